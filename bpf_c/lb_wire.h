@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Structs and enums that cross a boundary: BPF <-> C core <-> Python.
+ *
+ * No maps, no code, no pointers. Fixed widths, largest members first, padding
+ * named, each size asserted. Python checks the same sizes through
+ * lb_wire_size() at import.
+ */
+#ifndef LB_WIRE_H
+#define LB_WIRE_H
+
+#ifndef __BPF__
+#include <linux/types.h>
+#endif
+
+#define LB_FRAMES_MAX	512 /* frames of one stack, kernel part included */
+#define LB_KERNEL_MAX	127 /* kernel frames of one stack */
+#define LB_COMM_LEN	16
+#define LB_CHUNK_MAX	256 /* bytes of a chunk name that are kept */
+#define LB_MAPPINGS_MAX 512 /* executable mappings of one process */
+#define LB_VMS_MAX	4   /* different LuaJIT builds in one process */
+#define LB_BLOCK_SHIFT	8   /* one index entry for 256 bytes of text */
+#define LB_POS_UNKNOWN	0xffffffffU
+#define LB_LINE_UNKNOWN 0xffffffffU
+
+/* How the walk of one sample ended. Texts: lb_stop_text(). */
+enum lb_stop {
+	LB_STOP_ROOT = 0,    /* root of the process or thread reached */
+	LB_STOP_TRUNCATED,   /* LB_FRAMES_MAX reached */
+	LB_STOP_NO_MAP,	     /* pc in no mapped file and in no trace */
+	LB_STOP_NO_ROW,	     /* code without an unwind table */
+	LB_STOP_BAD_ROW,     /* CFI that a row cannot express */
+	LB_STOP_READ,	     /* target memory could not be read */
+	LB_STOP_BAD_PC,	     /* return address is no user address */
+	LB_STOP_NO_PROGRESS, /* CFA did not move towards the root */
+	LB_STOP_NO_VM,	     /* in VM code, but no lua_State verified */
+	LB_STOP_LUA,	     /* Lua frames did not check out */
+	LB_STOP_STEPS,	     /* step budget of the BPF program used up */
+	LB_STOP_NOT_READY,   /* process not yet set up when it was sampled */
+	LB_STOP_MAX
+};
+
+/* Per-CPU counters of one run; the first LB_STOP_MAX count stacks by stop. */
+enum lb_counter {
+	LB_CNT_STOP = 0,
+	LB_CNT_WITH_LUA = LB_STOP_MAX, /* complete samples with a Lua frame */
+	LB_CNT_LOST_STORAGE,	       /* no room for a new stack */
+	LB_CNT_LOST_RING,	       /* new stack, but the ring was full */
+	LB_CNT_LOST_STATE,	       /* scratch not available */
+	LB_CNT_LUA_BAD,		       /* samples whose Lua part broke off */
+	LB_CNT_IN_TRACE,	       /* samples with a frame in a trace */
+	LB_CNT_SKIPPED,		       /* samples that went on below code
+					  without a table by way of L */
+	LB_CNT_MAX
+};
+
+enum lb_frame_kind {
+	LB_FRAME_NONE = 0,
+	LB_FRAME_KERNEL,   /* addr: kernel pc */
+	LB_FRAME_NATIVE,   /* addr: user pc */
+	LB_FRAME_LUA,	   /* addr: GCproto; pos: bytecode index */
+	LB_FRAME_FAST,	   /* addr: 0; pos: ffid of a fast function */
+	LB_FRAME_MCODE,	   /* addr: pc in machine code of a trace */
+	LB_FRAME_BREAK,	   /* Lua frames below are missing; pos: detail */
+	LB_FRAME_SKIPPED,  /* native frames missing: code without a table */
+};
+
+enum lb_frame_flag {
+	LB_FF_EXACT_PC = 1, /* addr is the pc itself, not a return address */
+	LB_FF_JIT = 2,	    /* Lua frame that runs as machine code */
+};
+
+/* One activation. A stack stores them leaf first. */
+struct lb_frame {
+	__u64 addr;
+	__u32 pos;  /* bytecode index of the frame's pc, LB_POS_UNKNOWN */
+	__u32 line; /* its source line, LB_LINE_UNKNOWN */
+	__u32 proto_id; /* user space: index of the prototype; 0 in BPF */
+	__u8 kind;  /* enum lb_frame_kind */
+	__u8 flags; /* enum lb_frame_flag */
+	__u16 pad;
+};
+_Static_assert(sizeof(struct lb_frame) == 24, "lb_frame");
+
+enum lb_rec_type {
+	LB_REC_STACK = 1,
+	LB_REC_PROTO,
+	LB_REC_PROC_NEW,    /* tgid used CPU and is not known */
+	LB_REC_PROC_EXEC,   /* tgid replaced its image */
+	LB_REC_PROC_RESCAN, /* tgid: a pc in no known mapping */
+};
+
+/* A stack seen for the first time. Later samples only count its hash. */
+struct lb_stack_rec {
+	__u32 type; /* LB_REC_STACK */
+	__u32 tgid;
+	__u64 hash;
+	__u64 g_addr;	/* global_State of the last VM segment, 0 if none */
+	__u32 tid;
+	__s32 vmstate;	/* of the first VM segment; 0 without one */
+	__u16 n_frames; /* kernel frames included */
+	__u16 n_kernel; /* the first n_kernel frames are kernel frames */
+	__u8 stop;	/* enum lb_stop */
+	__u8 detail;	/* where in the walker it stopped, for -v */
+	__u8 vm;	/* index of the LuaJIT build in lb_proc.lj, if g_addr */
+	__u8 has_lua;
+	char comm[LB_COMM_LEN];
+	struct lb_frame frames[];
+};
+_Static_assert(sizeof(struct lb_stack_rec) == 56, "lb_stack_rec");
+
+/* A prototype seen for the first time, or another one at a known address. */
+struct lb_proto_rec {
+	__u32 type; /* LB_REC_PROTO */
+	__u32 tgid;
+	__u64 proto_addr;
+	__u64 chunk_addr; /* GCstr of the chunk name */
+	__u64 g_addr;
+	__u32 chunk_len;  /* bytes, may exceed LB_CHUNK_MAX */
+	__u32 first_line; /* ~0: builtin written in bytecode */
+	__u32 num_line;
+	__u32 size_bc;
+	__u32 vm; /* index of the LuaJIT build in lb_proc.lj */
+	__u32 chunk_got; /* bytes of chunk that are valid */
+	char chunk[LB_CHUNK_MAX];
+};
+_Static_assert(sizeof(struct lb_proto_rec) == 312, "lb_proto_rec");
+
+struct lb_proc_rec {
+	__u32 type; /* LB_REC_PROC_* */
+	__u32 tgid;
+	__u64 addr; /* LB_REC_PROC_RESCAN: the pc */
+};
+_Static_assert(sizeof(struct lb_proc_rec) == 16, "lb_proc_rec");
+
+/* ---- unwind tables ---- */
+
+enum lb_rule_kind {
+	LB_RULE_NONE = 0,  /* gap between FDEs: no table here */
+	LB_RULE_BAD,	   /* CFI that this format cannot express */
+	LB_RULE_END,	   /* return address undefined: root frame */
+	LB_RULE_RSP,	   /* CFA = rsp + cfa_off */
+	LB_RULE_RBP,	   /* CFA = rbp + cfa_off */
+	LB_RULE_RBX,	   /* CFA = rbx + cfa_off */
+	LB_RULE_PLT,	   /* CFA = rsp + 8 + ((pc & 15) >= cfa_off) * 8 */
+	LB_RULE_SIGNAL,	   /* kernel signal frame at rsp */
+	LB_RULE_DEREF_RSP, /* CFA = [rsp + cfa_off] + deref_off */
+	LB_RULE_DEREF_RBP, /* CFA = [rbp + cfa_off] + deref_off */
+	/* LuaJIT VM assembler; see lb_vm.h */
+	LB_RULE_VM,	   /* CFA = rsp + C frame size, SP is the C frame */
+	LB_RULE_VM_EXIT,   /* exit handler: SP is far below the C frame */
+	LB_RULE_VM_RETURN, /* leaving the VM: BASE and L->base in motion */
+};
+
+/*
+ * Saved registers are slot numbers: slot n is [CFA - 8 * n], 0 is unchanged.
+ * With LB_RULE_F_RBP_SLOTS, slot n is [rbp - 8 * (n - 1)] with the rbp of
+ * this frame (realigned stacks).
+ */
+enum lb_rule_flag {
+	LB_RULE_F_RBP_SLOTS = 1,
+};
+
+struct lb_rule {
+	__s32 cfa_off;
+	__s32 deref_off;
+	__u16 rbp;
+	__u16 rbx;
+	__u16 r14;
+	__u8 kind;  /* enum lb_rule_kind */
+	__u8 flags; /* enum lb_rule_flag */
+};
+_Static_assert(sizeof(struct lb_rule) == 16, "lb_rule");
+
+/* Valid from vaddr to the next row's. vaddr is relative to the table. */
+struct lb_row {
+	__u32 vaddr;
+	__u32 rule;
+};
+_Static_assert(sizeof(struct lb_row) == 8, "lb_row");
+
+/* One executable mapping of a process, sorted by start. */
+struct lb_mapping {
+	__u64 start;
+	__u64 end;
+	__u64 bias;	/* pc - bias = vaddr in the table */
+	__u32 block;	/* index of the table's first block entry */
+	__u16 vm;	/* 1 + index in lb_proc.lj if this holds a VM, or 0 */
+	__u8 has_rows;	/* 0: file without a table */
+	__u8 pad;
+};
+_Static_assert(sizeof(struct lb_mapping) == 32, "lb_mapping");
+
+#endif

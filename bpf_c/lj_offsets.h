@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Struct offsets of LuaJIT builds: the declaration that BPF programs and the C
+ * core share, and (C core only, LJ_OFFSETS_TABLE) one entry for each build.
+ *
+ * An offset is a property of the build. Nothing here may be replaced by a
+ * constant in code, and no entry is chosen by a version string: helpers/offsets
+ * compares the marks, which it reads from the machine code.
+ */
+#ifndef LJ_OFFSETS_H
+#define LJ_OFFSETS_H
+
+#ifndef __BPF__
+#include <linux/types.h>
+#endif
+
+struct lj_offsets {
+	/* marks: what tells builds apart, read from the VM's code */
+	__u32 gc64;	   /* 1: 64-bit references, two-slot frames */
+	__u32 g2disp;	   /* DISPATCH register - global_State */
+	__u32 g_cur_l;
+	__u32 g_vmstate;
+	__u32 cframe_size; /* CFA - SP in the interpreter */
+
+	/* global_State */
+	__u32 g_jit_base;
+	__u32 g_gc_root;
+	__u32 g_gc_state;
+	__u32 g_mainthref;
+	__u32 g_registry; /* TValue */
+	__u32 g_to_j;	  /* jit_State - global_State */
+
+	/* lua_State */
+	__u32 l_gct;
+	__u32 l_status;
+	__u32 l_glref;
+	__u32 l_base;
+	__u32 l_top;
+	__u32 l_maxstack;
+	__u32 l_stack;
+	__u32 l_env;
+	__u32 l_cframe;
+
+	/* C frame slots, from the SP that L->cframe holds */
+	__u32 cf_nres; /* s32; negative: no Lua frame (lua_cpcall) */
+	__u32 cf_l;
+	__u32 cf_pc;
+	__u32 cf_prev;
+	__u32 cf_r14;
+	__u32 cf_rbx;
+	__u32 cf_rbp;
+	__u32 cf_ra;
+
+	/* GCfunc */
+	__u32 fn_gct;
+	__u32 fn_ffid;
+	__u32 fn_env;
+	__u32 fn_pc;
+	__u32 fn_f;	  /* GCfuncC: the C function */
+	__u32 fn_uvptr;	  /* GCfuncL: upvalue references */
+	__u32 fn_nupvalues;
+
+	/* GCproto; the bytecode begins at pt_size */
+	__u32 pt_size;
+	__u32 pt_gct;
+	__u32 pt_numparams;
+	__u32 pt_sizebc;
+	__u32 pt_k;
+	__u32 pt_sizekgc;
+	__u32 pt_flags;
+	__u32 pt_chunkname;
+	__u32 pt_firstline;
+	__u32 pt_numline;
+	__u32 pt_lineinfo;
+	__u32 pt_uvinfo;
+	__u32 pt_varinfo;
+
+	/* GCstr, GCtab, Node, GCupval */
+	__u32 str_len;
+	__u32 str_size; /* text begins here */
+	__u32 tab_array;
+	__u32 tab_node;
+	__u32 tab_metatable;
+	__u32 tab_asize;
+	__u32 tab_hmask;
+	__u32 node_size;
+	__u32 node_val;
+	__u32 node_key;
+	__u32 node_next;
+	__u32 uv_tv;
+	__u32 uv_v;
+
+	/* jit_State, GCtrace */
+	__u32 j_trace;
+	__u32 j_sizetrace;
+	__u32 tr_startpt;
+	__u32 tr_startpc;
+	__u32 tr_mcode;
+	__u32 tr_szmcode;
+	__u32 tr_root;
+	__u32 tr_link;
+	__u32 tr_traceno;
+
+	/* opcode numbers */
+	__u32 bc_call;	/* first call opcode, CALLM */
+	__u32 bc_isnext;
+	__u32 bc_funcf;
+};
+
+#endif

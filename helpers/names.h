@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names of Lua functions: what a prototype is called, and what a fast function
+ * is called. All evidence is read from the target soon after the prototype is
+ * first seen; the name is settled when it is first asked for, and never changes.
+ */
+#ifndef LB_NAMES_H
+#define LB_NAMES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proc.h"
+#include "../bpf_c/lb_wire.h"
+#include "../bpf_c/lj_offsets.h"
+
+/* Reads target memory: 0 when all bytes were read, else -errno. */
+typedef int (*lb_read_fn)(void *arg, uint64_t addr, void *buf, size_t size);
+
+struct lb_names; /* of one process */
+
+/** @read/@read_arg: how to read the target; used until lb_names_free(). */
+int lb_names_new(lb_read_fn read, void *read_arg, struct lb_names **names_ret);
+void lb_names_free(struct lb_names *names);
+
+/**
+ * lb_names_add_proto() - a prototype record came from the kernel
+ * @offsets: of the LuaJIT build it belongs to; copied when new
+ * @id_ret: index (1 ...) of this prototype, stable for the life of @names. The
+ * same record again gives the same id; another prototype at the same address a
+ * new one.
+ *
+ * Reads, bounded, what can name it: the prototype's own header, children and
+ * bytecode, to be used for itself and as evidence for others. A prototype that
+ * is gone already is recorded with what the record holds.
+ */
+int lb_names_add_proto(struct lb_names *names, const struct lb_proto_rec *rec,
+		       const struct lj_offsets *offsets, uint32_t *id_ret);
+
+/**
+ * lb_names_add_call() - evidence: @callee_id was called from @caller_id
+ * @caller_pos: bytecode index of the call instruction in the caller (the pos of
+ * its frame), LB_POS_UNKNOWN is ignored
+ */
+void lb_names_add_call(struct lb_names *names, uint32_t caller_id,
+		       uint32_t caller_pos, uint32_t callee_id);
+
+/**
+ * lb_names_scan_tables() - evidence: walk globals and package.loaded of a VM
+ * Bounded (tables, depth, nodes); done once for each @g_addr and repeated on
+ * request when functions are still unnamed. Finds the names of Lua functions
+ * stored in tables and of fast functions.
+ */
+int lb_names_scan_tables(struct lb_names *names, uint64_t g_addr,
+			 const struct lj_offsets *offsets);
+
+/**
+ * lb_names_proto_text() - text of a Lua frame
+ * @line: LB_LINE_UNKNOWN for the first line of the function
+ * `name@chunk:line`, see design section 6; escaped, never empty. Owned by
+ * @names, valid until the next call.
+ */
+const char *lb_names_proto_text(struct lb_names *names, uint32_t id,
+				uint32_t line);
+/** `string.gsub@[builtin]`, or `builtin#N@[builtin]` when not found. */
+const char *lb_names_fast_text(struct lb_names *names, uint64_t g_addr,
+			       uint32_t ffid);
+
+/**
+ * lb_escape() - make bytes safe for a folded line and a terminal
+ * `;`, control bytes, DEL and invalid UTF-8 become \xNN; a backslash is left
+ * as it is. @out_size at least 4 * size + 1 never cuts. Return: bytes written,
+ * NUL not counted.
+ */
+size_t lb_escape(const char *text, size_t size, char *out, size_t out_size);
+
+#endif
