@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+# Build, check, lint, install. Scripts hold the logic; this file calls them.
+
+CC ?= cc
+PKG_CONFIG ?= pkg-config
+PREFIX ?= /usr/local
+OUTPUT ?= .output
+CFLAGS ?= -O2 -g
+PYTHON ?= /usr/bin/python3
+
+VERSION := $(shell cat VERSION)
+
+PKGS := libbpf liblzma
+LB_CFLAGS := -std=gnu11 -fPIC -fvisibility=hidden -MMD -MP \
+	-Wall -Wextra -Wmissing-prototypes -Wshadow \
+	-DLB_VERSION='"$(VERSION)"' -Ihelpers $(shell $(PKG_CONFIG) --cflags $(PKGS))
+LB_LIBS := $(shell $(PKG_CONFIG) --libs $(PKGS)) -lstdc++
+ifeq ($(WERROR),1)
+LB_CFLAGS += -Werror
+endif
+ifeq ($(SAN),1)
+LB_CFLAGS += -fsanitize=address,undefined -fno-sanitize-recover=undefined
+LB_LIBS += -fsanitize=address,undefined
+endif
+
+ifeq ($(V),1)
+Q :=
+say = @:
+else
+Q := @
+say = @printf '  %-8s %s\n'
+endif
+
+LIB := $(OUTPUT)/libluabpf.so
+LIB_OBJS := $(patsubst helpers/%.c,$(OUTPUT)/helpers/%.o,$(wildcard helpers/*.c))
+UNIT_TESTS := $(patsubst tests/unit/%.c,$(OUTPUT)/tests/unit/%,\
+	$(wildcard tests/unit/test_*.c))
+
+.DELETE_ON_ERROR:
+.PHONY: all check check-bpf check-full bench fuzz lint format docs clean
+
+all: $(LIB)
+
+$(OUTPUT)/helpers/%.o: helpers/%.c
+	$(say) CC $<
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LB_CFLAGS) -c -o $@ $<
+
+$(LIB): $(LIB_OBJS) helpers/lb.map
+	$(say) LD $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,--version-script=helpers/lb.map \
+		-o $@ $(LIB_OBJS) $(LB_LIBS)
+
+# Unit tests see internal functions: they link the objects, not the library.
+$(OUTPUT)/tests/unit/%: tests/unit/%.c $(LIB_OBJS)
+	$(say) CC $<
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LB_CFLAGS) -o $@ $< $(LIB_OBJS) $(LB_LIBS) -ldw -lelf
+
+unit-tests: $(UNIT_TESTS)
+
+clean:
+	$(Q)rm -rf $(OUTPUT)
+
+-include $(LIB_OBJS:.o=.d) $(UNIT_TESTS:=.d)
