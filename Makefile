@@ -13,7 +13,7 @@ VERSION := $(shell cat VERSION)
 PKGS := libbpf liblzma
 LB_CFLAGS := -std=gnu11 -fPIC -fvisibility=hidden -MMD -MP \
 	-Wall -Wextra -Wmissing-prototypes -Wshadow \
-	-DLB_VERSION='"$(VERSION)"' -Ihelpers $(shell $(PKG_CONFIG) --cflags $(PKGS))
+	-DLB_VERSION='"$(VERSION)"' -iquote helpers $(shell $(PKG_CONFIG) --cflags $(PKGS))
 LB_LIBS := $(shell $(PKG_CONFIG) --libs $(PKGS)) -lstdc++
 ifeq ($(WERROR),1)
 LB_CFLAGS += -Werror

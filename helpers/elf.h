@@ -38,11 +38,12 @@ struct lb_section {
 };
 
 /**
- * lb_elf_open_fd() - map a file and check its headers
- * @fd: open for reading; not kept, the caller still owns it
+ * lb_elf_open_fd() - take a file and check its headers
+ * @fd: open for reading; the caller still owns it. A duplicate is kept until
+ * lb_elf_free(), since parts of the file are read when they are asked for.
  * @name: for messages; copied
  * Return: 0, -ENOEXEC (not ELF), -EOPNOTSUPP (32-bit, big endian, other CPU),
- * -EBADMSG (headers out of bounds), -E2BIG, -ENOMEM, or what mmap gave.
+ * -EBADMSG (headers out of bounds), -E2BIG, -ENOMEM, or what fcntl gave.
  */
 int lb_elf_open_fd(int fd, const char *name, struct lb_elf **elf_ret);
 /** lb_elf_open_mem() - the same for an image in memory; @data is copied. */
@@ -57,16 +58,19 @@ unsigned int lb_elf_type(const struct lb_elf *elf);
 size_t lb_elf_segments(const struct lb_elf *elf,
 		       const struct lb_segment **segments_ret);
 /**
- * lb_elf_bias() - load bias of a mapping of this file
+ * lb_elf_bias() - load bias of an executable mapping of this file
  * @start: address of the mapping, @off: its file offset (both from maps)
  * Return: 0, -ENOENT when no PT_LOAD contains @off.
  */
 int lb_elf_bias(const struct lb_elf *elf, uint64_t start, uint64_t off,
 		uint64_t *bias_ret);
-/** Section by name. -ENODATA if absent (or the section table is unusable). */
+/**
+ * Section by name, its bytes read. -ENODATA if absent (or the section table is
+ * unusable), -EBADMSG when its bytes are not all in the file.
+ */
 int lb_elf_section(const struct lb_elf *elf, const char *name,
 		   struct lb_section *section_ret);
-/** Section by index, for sh_link. -ENODATA if out of range. */
+/** Section by index, for sh_link. -ENODATA if out of range, -EBADMSG. */
 int lb_elf_section_at(const struct lb_elf *elf, size_t index,
 		      struct lb_section *section_ret);
 size_t lb_elf_n_sections(const struct lb_elf *elf);
