@@ -32,8 +32,26 @@ struct lb_proc_map { /* one line of /proc/PID/maps */
 	bool writable;
 	bool deleted;
 	enum lb_map_kind kind;
-	const char *path; /* as in maps, unescaped; "" for none */
+	const char *path; /* unescaped, without " (deleted)"; "" for none */
 };
+
+struct lb_proc_maps { /* all lines */
+	struct lb_proc_map *maps;
+	size_t n;
+	char *paths; /* storage of the paths */
+};
+
+/**
+ * lb_proc_parse_maps() - text of /proc/PID/maps into mappings sorted by start
+ * A line that is malformed or overlaps the one before is left out.
+ * @maps_ret: caller frees with lb_proc_maps_fini()
+ * Return: 0, -ENOMEM.
+ */
+int lb_proc_parse_maps(const char *text, size_t size,
+		       struct lb_proc_maps *maps_ret);
+void lb_proc_maps_fini(struct lb_proc_maps *maps);
+/** Start time in clock ticks from the text of /proc/PID/stat. -EBADMSG. */
+int lb_proc_parse_stat(const char *text, uint64_t *start_ticks_ret);
 
 /**
  * lb_proc_open() - a process by PID, mappings read
