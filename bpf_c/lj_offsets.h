@@ -29,6 +29,8 @@ struct lj_offsets {
 	__u32 g_mainthref;
 	__u32 g_registry; /* TValue */
 	__u32 g_to_j;	  /* jit_State - global_State */
+	__u32 g_gcroot;	  /* roots: metamethod names, basic metatables ... */
+	__u32 g_n_gcroot; /* references there */
 
 	/* lua_State */
 	__u32 l_gct;
@@ -57,6 +59,7 @@ struct lj_offsets {
 	__u32 fn_env;
 	__u32 fn_pc;
 	__u32 fn_f;	  /* GCfuncC: the C function */
+	__u32 fn_upvalue; /* GCfuncC: upvalues, TValues */
 	__u32 fn_uvptr;	  /* GCfuncL: upvalue references */
 	__u32 fn_nupvalues;
 
@@ -67,6 +70,8 @@ struct lj_offsets {
 	__u32 pt_sizebc;
 	__u32 pt_k;
 	__u32 pt_sizekgc;
+	__u32 pt_sizept; /* bytes of it all, debug info included */
+	__u32 pt_sizeuv;
 	__u32 pt_flags;
 	__u32 pt_chunkname;
 	__u32 pt_firstline;
@@ -75,7 +80,7 @@ struct lj_offsets {
 	__u32 pt_uvinfo;
 	__u32 pt_varinfo;
 
-	/* GCstr, GCtab, Node, GCupval */
+	/* GCstr, GCtab, Node, GCupval, GCudata */
 	__u32 str_len;
 	__u32 str_size; /* text begins here */
 	__u32 tab_array;
@@ -89,6 +94,7 @@ struct lj_offsets {
 	__u32 node_next;
 	__u32 uv_tv;
 	__u32 uv_v;
+	__u32 ud_metatable;
 
 	/* jit_State, GCtrace */
 	__u32 j_trace;
@@ -101,10 +107,44 @@ struct lj_offsets {
 	__u32 tr_link;
 	__u32 tr_traceno;
 
-	/* opcode numbers */
+	/*
+	 * Opcode numbers. Those in between follow from their order, which is
+	 * the same in all builds of the table: ISLT is 0; ADDVN ... MODVV are
+	 * VN, NV, VV of five operators; CALLM, CALL, CALLMT, CALLT.
+	 */
 	__u32 bc_call;	/* first call opcode, CALLM */
 	__u32 bc_isnext;
 	__u32 bc_funcf;
+	__u32 bc_iseqv;
+	__u32 bc_istc;
+	__u32 bc_ist;
+	__u32 bc_mov;
+	__u32 bc_unm;
+	__u32 bc_len;
+	__u32 bc_addvn;
+	__u32 bc_pow;
+	__u32 bc_cat;
+	__u32 bc_kstr;
+	__u32 bc_knil;
+	__u32 bc_uget;
+	__u32 bc_usetv;
+	__u32 bc_uclo;
+	__u32 bc_fnew;
+	__u32 bc_tnew;
+	__u32 bc_tdup;
+	__u32 bc_gget;
+	__u32 bc_gset;
+	__u32 bc_tgetv;
+	__u32 bc_tgets;
+	__u32 bc_tsetv;
+	__u32 bc_tsets;
+	__u32 bc_tsetm;
+	__u32 bc_iterc;
+	__u32 bc_itern;
+	__u32 bc_retm;
+	__u32 bc_fori;
+	__u32 bc_loop;
+	__u32 bc_jmp;
 };
 
 #endif
