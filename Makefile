@@ -7,6 +7,7 @@ PREFIX ?= /usr/local
 OUTPUT ?= .output
 CFLAGS ?= -O2 -g
 PYTHON ?= /usr/bin/python3
+INSTALL ?= install
 
 VERSION := $(shell cat VERSION)
 
@@ -35,9 +36,12 @@ LIB := $(OUTPUT)/libluabpf.so
 LIB_OBJS := $(patsubst helpers/%.c,$(OUTPUT)/helpers/%.o,$(wildcard helpers/*.c))
 UNIT_TESTS := $(patsubst tests/unit/%.c,$(OUTPUT)/tests/unit/%,\
 	$(wildcard tests/unit/test_*.c))
+PROGS := $(patsubst tests/progs/%.c,$(OUTPUT)/tests/progs/%,\
+	$(wildcard tests/progs/*.c))
 
 .DELETE_ON_ERROR:
-.PHONY: all check check-bpf check-full bench fuzz lint format docs clean
+.PHONY: all unit-tests progs check check-bpf bench lint format docs \
+	install uninstall clean
 
 all: $(LIB)
 
@@ -59,7 +63,42 @@ $(OUTPUT)/tests/unit/%: tests/unit/%.c $(LIB_OBJS)
 
 unit-tests: $(UNIT_TESTS)
 
+# Hosts that embed the LuaJIT whose headers are installed.
+$(OUTPUT)/tests/progs/%: tests/progs/%.c
+	$(say) CC $<
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) -O2 -g -fomit-frame-pointer -std=gnu11 -Wall -Wextra -pthread \
+		-MMD -MP $(shell $(PKG_CONFIG) --cflags luajit) -o $@ $< \
+		$(shell $(PKG_CONFIG) --libs luajit) -ldl -lm
+
+progs: $(PROGS)
+
+check: all unit-tests
+	$(Q)$(PYTHON) tests/check.py $(UNIT_TESTS)
+
+check-bpf: all progs
+	$(Q)$(PYTHON) tests/bpf/run.py
+
+bench: all progs
+	$(Q)$(PYTHON) tests/bench/run.py
+
+lint:
+	$(Q)scripts/lint
+
+format:
+	$(Q)scripts/format
+
+docs:
+	$(Q)scripts/refresh-usage
+
+install: all
+	$(Q)PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) OUTPUT=$(OUTPUT) \
+		INSTALL="$(INSTALL)" scripts/install-files install
+
+uninstall:
+	$(Q)PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) scripts/install-files uninstall
+
 clean:
 	$(Q)rm -rf $(OUTPUT)
 
--include $(LIB_OBJS:.o=.d) $(UNIT_TESTS:=.d)
+-include $(LIB_OBJS:.o=.d) $(UNIT_TESTS:=.d) $(PROGS:=.d)
