@@ -9,9 +9,7 @@
 #ifndef LB_WIRE_H
 #define LB_WIRE_H
 
-#ifndef __BPF__
-#include <linux/types.h>
-#endif
+#include "lj_offsets.h"
 
 #define LB_FRAMES_MAX	512 /* frames of one stack, kernel part included */
 #define LB_KERNEL_MAX	127 /* kernel frames of one stack */
@@ -78,7 +76,7 @@ struct lb_frame {
 	__u32 proto_id; /* user space: index of the prototype; 0 in BPF */
 	__u8 kind;  /* enum lb_frame_kind */
 	__u8 flags; /* enum lb_frame_flag */
-	__u16 pad;
+	__u16 vm;   /* index of the LuaJIT build in lb_proc_entry.lj */
 };
 _Static_assert(sizeof(struct lb_frame) == 24, "lb_frame");
 
@@ -102,7 +100,7 @@ struct lb_stack_rec {
 	__u16 n_kernel; /* the first n_kernel frames are kernel frames */
 	__u8 stop;	/* enum lb_stop */
 	__u8 detail;	/* where in the walker it stopped, for -v */
-	__u8 vm;	/* index of the LuaJIT build in lb_proc.lj, if g_addr */
+	__u8 vm;	/* index of the LuaJIT build in lb_proc_entry.lj, if g_addr */
 	__u8 has_lua;
 	char comm[LB_COMM_LEN];
 	struct lb_frame frames[];
@@ -120,7 +118,7 @@ struct lb_proto_rec {
 	__u32 first_line; /* ~0: builtin written in bytecode */
 	__u32 num_line;
 	__u32 size_bc;
-	__u32 vm; /* index of the LuaJIT build in lb_proc.lj */
+	__u32 vm; /* index of the LuaJIT build in lb_proc_entry.lj */
 	__u32 chunk_got; /* bytes of chunk that are valid */
 	char chunk[LB_CHUNK_MAX];
 };
@@ -159,6 +157,7 @@ enum lb_rule_kind {
  */
 enum lb_rule_flag {
 	LB_RULE_F_RBP_SLOTS = 1,
+	LB_RULE_F_VM = 2, /* inside the VM: no frame of its own */
 };
 
 struct lb_rule {
@@ -185,10 +184,36 @@ struct lb_mapping {
 	__u64 end;
 	__u64 bias;	/* pc - bias = vaddr in the table */
 	__u32 block;	/* index of the table's first block entry */
-	__u16 vm;	/* 1 + index in lb_proc.lj if this holds a VM, or 0 */
+	__u16 vm;	/* 1 + index in lb_proc_entry.lj if this holds a VM, or 0 */
 	__u8 has_rows;	/* 0: file without a table */
 	__u8 pad;
 };
 _Static_assert(sizeof(struct lb_mapping) == 32, "lb_mapping");
+
+/* What BPF knows of one process; key: tgid. */
+struct lb_proc_entry {
+	__u32 n_mappings;
+	__u32 n_vms;
+	__u32 generation; /* changes when the entry is written again */
+	__u32 pad;
+	struct lj_offsets lj[LB_VMS_MAX];
+	struct lb_mapping mappings[LB_MAPPINGS_MAX];
+};
+
+enum lb_config_flag {
+	LB_CONFIG_USER = 1,	/* walk the user part */
+	LB_CONFIG_KERNEL = 2,	/* take the kernel part */
+	LB_CONFIG_DISCOVER = 4, /* report processes that are not known */
+	LB_CONFIG_IDLE = 8,	/* take the idle task, too */
+	LB_CONFIG_TIDS = 16,	/* only threads in the map of TIDs */
+	LB_CONFIG_LINES = 32,	/* stacks that differ in a line are different */
+	LB_CONFIG_OFF = 64,	/* do not take samples (yet, or any more) */
+};
+
+/* Settings of one run, in an array map of one entry. */
+struct lb_config {
+	__u32 flags;
+	__u32 pad;
+};
 
 #endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Scratch of one walk, one for each CPU. All state lives here and not in
+ * registers: the verifier then sees each turn of the loop alike.
+ */
+#ifndef LB_STATE_H
+#define LB_STATE_H
+
+#define LB_WINDOW_WORDS 128 /* of stack, read at once */
+#define LB_CODE_WORDS	64  /* bytecode before a return address, 4 B each */
+#define LB_G_WORDS	32  /* of global_State, from vmstate on */
+#define LB_L_WORDS	16  /* of lua_State, from its start */
+
+enum lb_mode {
+	LB_MODE_NATIVE,
+	LB_MODE_LUA,
+	LB_MODE_DONE,
+};
+
+/* Where the walker gave up inside a stop reason; lb_stack_rec.detail. */
+enum lb_detail {
+	LB_DETAIL_NONE = 0,
+	LB_DETAIL_BOTTOM,
+	LB_DETAIL_ABOVE,
+	LB_DETAIL_STACK_READ,
+	LB_DETAIL_FUNC_READ,
+	LB_DETAIL_FUNC_TYPE,
+	LB_DETAIL_FOREIGN_PC,
+	LB_DETAIL_C_WITH_PC,
+	LB_DETAIL_FUNC_TAG,
+	LB_DETAIL_CALL_READ,
+	LB_DETAIL_DELTA,
+};
+
+struct lb_proto_key {
+	__u64 addr;
+	__u32 tgid;
+	__u32 pad;
+};
+
+struct lb_proto_val {
+	__u64 chunk_addr;
+	__u64 lineinfo;
+	__u32 first_line;
+	__u32 num_line;
+	__u32 size_bc;
+	__u32 pad;
+};
+
+struct lb_record {
+	struct lb_stack_rec head;
+	struct lb_frame frames[LB_FRAMES_MAX];
+};
+
+struct lb_state {
+	/* registers of the frame to be walked next */
+	__u64 pc, sp, bp, bx, r14, dx;
+	__u64 hash;
+	__u32 tgid;
+	__u32 tid;
+	__u32 flags;   /* of the configuration */
+	__u32 mode;    /* enum lb_mode */
+	__u32 leaf;    /* pc is exact, dx is valid */
+	__u32 mapping; /* index of the last one used */
+	__u32 n_segments;
+	__u32 name_at; /* next frame for the names program */
+
+	/* Lua: the thread whose frames are being walked */
+	__u64 g, l;
+	__u64 cframe;	/* C frame below the current one in this L */
+	__u64 f;	/* address of the next frame's link slot */
+	__u64 lua_pc;	/* bytecode pc in that frame, 0 unknown */
+	__u64 l_stack, l_maxstack;
+	__u64 cand[4];	/* candidates for BASE */
+	__u64 bx0;	/* rbx when the segment was entered */
+	__u64 hash0;	/* hash and frames then, to start again */
+	__u32 n_frames0;
+	__u32 retry;
+	__u32 n_walked; /* Lua frames of this segment so far */
+	__u32 strict;	/* lua_pc must lie in the frame's function */
+	__u32 vararg;	/* next physical frame is the same function */
+	__u32 l_known;	/* f is valid for l */
+	__u32 l_done;	/* no (more) frames of l */
+	__u32 jit;	/* next Lua frame runs as machine code */
+	__u32 vm;	/* index in lb_proc_entry.lj */
+	__u32 n_lua;
+	/* registers above the C frame of this segment */
+	__u64 up_pc, up_sp, up_bp, up_bx, up_r14, up_cframe;
+	__s32 nres;
+	__u32 unknown_code; /* segment entered from code without a table */
+	__u64 tmp;
+
+	/* windows on target memory: [lo, hi) is valid */
+	__u64 stack_lo, stack_hi;
+	__u64 lua_lo, lua_hi;
+	__u64 code_lo, code_hi;
+	__u64 stack_win[LB_WINDOW_WORDS];
+	__u64 lua_win[LB_WINDOW_WORDS];
+	__u32 code_win[LB_CODE_WORDS];
+	__u64 gw[LB_G_WORDS];
+	__u64 lw[LB_L_WORDS];
+	__u64 fn[8];
+	__u64 id[2]; /* chunk name and lines of a prototype */
+
+	struct lb_regs regs;
+	__u64 kernel[LB_KERNEL_MAX];
+	__u32 n_kernel, kernel_at;
+	struct lb_proto_val proto_val;
+	struct lb_proto_rec proto_rec;
+	struct lb_proc_rec proc_rec;
+	struct lb_record rec;
+};
+
+#endif

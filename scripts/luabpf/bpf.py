@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Load BPF programs with BCC.
+
+The only file, with drain.py, that imports bcc. BCC rewrites map methods in the
+main text alone, so the parts (``#include "lb_*.h"``) are pasted into one text
+here, with ``#line`` marks so that messages name the real file.
+"""
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Dict, List, Mapping, Optional, Set
+
+from luabpf import headers
+from luabpf.cli import Fail
+
+_INCLUDE = re.compile(r'^\s*#\s*include\s+"((?:lb|lj)_[a-z0-9_]+\.h)"')
+
+
+def source_dir() -> Path:
+    """Folder of the BPF C sources, in the tree or installed."""
+    here = Path(__file__).resolve().parent
+    for folder in (here.parent.parent / "bpf_c", here.parent / "bpf_c"):
+        if folder.is_dir():
+            return folder
+    raise Fail("BPF sources not found beside " + str(here),
+               hint="run from the source tree, or make install")
+
+
+def _paste(path: Path, seen: Set[str], out: List[str]) -> None:
+    text = path.read_text(encoding="utf-8")
+    out.append(f'#line 1 "{path.name}"')
+    for number, line in enumerate(text.splitlines(), 1):
+        match = _INCLUDE.match(line)
+        if not match:
+            out.append(line)
+            continue
+        name = match.group(1)
+        if name not in seen:
+            seen.add(name)
+            _paste(path.parent / name, seen, out)
+        out.append(f'#line {number + 1} "{path.name}"')
+
+
+def program_text(name: str) -> str:
+    """Text of program NAME (``lua_stacks``) exactly as it is compiled."""
+    out: List[str] = []
+    _paste(source_dir() / (name + ".c"), set(), out)
+    return "\n".join(out) + "\n"
+
+
+class _Stderr:
+    """Catch what the compiler and the loader write to file descriptor 2."""
+
+    def __enter__(self) -> "_Stderr":
+        self._saved = os.dup(2)
+        self._file = os.memfd_create("luabpf-stderr")
+        sys.stderr.flush()
+        os.dup2(self._file, 2)
+        self.text = ""
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        sys.stderr.flush()
+        os.dup2(self._saved, 2)
+        os.close(self._saved)
+        size = os.lseek(self._file, 0, os.SEEK_END)
+        self.text = os.pread(self._file, size, 0).decode(errors="replace")
+        os.close(self._file)
+
+
+class Program:
+    """A compiled and loaded program; a context manager."""
+
+    def __init__(self, name: str, defines: Mapping[str, int]) -> None:
+        """Compile NAME with -DNAME=VALUE for each of DEFINES.
+
+        Raises Fail when headers, compiler or kernel refuse.
+        """
+        tree: Optional[str] = None
+        if "BCC_KERNEL_SOURCE" not in os.environ:
+            tree = headers.find_tree()
+            if tree:
+                os.environ["BCC_KERNEL_SOURCE"] = tree
+        try:
+            import bcc
+        except ImportError:
+            raise Fail("the BCC module for Python is missing",
+                       hint="apt-get install python3-bpfcc") from None
+        self._bcc = bcc
+        flags = [f"-D{key}={value}" for key, value in defines.items()]
+        flags += ["-w"]
+        catch = _Stderr()
+        try:
+            with catch:
+                self._bpf = bcc.BPF(text=program_text(name).encode(),
+                                    cflags=flags)
+        except Exception as error:
+            raise self._refused(name, catch.text, error) from None
+
+    @staticmethod
+    def _refused(name: str, text: str, error: Exception) -> Fail:
+        log = os.environ.get("LB_DEBUG_LOG")
+        if log:
+            Path(log).write_text(text, encoding="utf-8")
+        lines = [line.strip() for line in text.splitlines()
+                 if "error:" in line or "rror" in line]
+        why = lines[0] if lines else str(error)
+        return Fail(f"cannot compile {name}: {why}",
+                    hint="set LB_DEBUG_LOG=FILE to keep the compiler's output")
+
+    def __enter__(self) -> "Program":
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Detach everything and free the program."""
+        self._bpf.cleanup()
+
+    def load(self, kind: str, functions: Mapping[str, Optional[int]],
+             table: str) -> None:
+        """Load FUNCTIONS; those with a number go into tail call TABLE."""
+        types = {"perf_event": self._bcc.BPF.PERF_EVENT,
+                 "raw_tracepoint": self._bcc.BPF.RAW_TRACEPOINT}
+        catch = _Stderr()
+        try:
+            with catch:
+                for name, slot in functions.items():
+                    fn = self._bpf.load_func(name.encode(), types[kind])
+                    if slot is not None:
+                        import ctypes
+                        progs = self._bpf.get_table(table.encode())
+                        progs[ctypes.c_int(slot)] = ctypes.c_int(fn.fd)
+        except Exception as error:
+            log = os.environ.get("LB_DEBUG_LOG")
+            if log:
+                Path(log).write_text(catch.text, encoding="utf-8")
+            raise Fail(f"the kernel refused {kind} programs: {error}",
+                       hint="run as root, on Linux 5.15 or later with BPF"
+                       ) from None
+
+    def map_fds(self) -> Dict[str, int]:
+        """File descriptors of all maps by name."""
+        return {name.decode(): int(self._bpf.get_table(name).get_fd())
+                for name in _table_names(self._bpf)}
+
+    def attach_timer(self, function: str, freq: int, period: int,
+                     cpu: Optional[int]) -> None:
+        """Run FUNCTION on a cpu-clock tick: FREQ Hertz, or each PERIOD ns."""
+        kwargs = {"sample_freq": freq} if freq else {"sample_period": period}
+        cpus = [cpu] if cpu is not None else online_cpus()
+        for number in cpus:
+            self._bpf.attach_perf_event(
+                ev_type=self._bcc.PerfType.SOFTWARE,
+                ev_config=self._bcc.PerfSWConfig.CPU_CLOCK,
+                fn_name=function.encode(), cpu=number, **kwargs)
+
+    def attach_exec(self, function: str) -> None:
+        """Run FUNCTION when a process replaces its image."""
+        self._bpf.attach_raw_tracepoint(tp=b"sched_process_exec",
+                                        fn_name=function.encode())
+
+
+def _table_names(bpf: object) -> List[bytes]:
+    lib = __import__("bcc.libbcc", fromlist=["lib"]).lib
+    module = getattr(bpf, "module")
+    return [lib.bpf_table_name(module, i)
+            for i in range(lib.bpf_num_tables(module))]
+
+
+def online_cpus() -> List[int]:
+    """Numbers of the CPUs that are online."""
+    text = Path("/sys/devices/system/cpu/online").read_text(encoding="ascii")
+    cpus: List[int] = []
+    for part in text.strip().split(","):
+        low, _, high = part.partition("-")
+        cpus.extend(range(int(low), int(high or low) + 1))
+    return cpus
