@@ -36,8 +36,9 @@ LIB := $(OUTPUT)/libluabpf.so
 LIB_OBJS := $(patsubst helpers/%.c,$(OUTPUT)/helpers/%.o,$(wildcard helpers/*.c))
 UNIT_TESTS := $(patsubst tests/unit/%.c,$(OUTPUT)/tests/unit/%,\
 	$(wildcard tests/unit/test_*.c))
+# Those for musl need a compiler of their own; the tests that run them call it.
 PROGS := $(patsubst tests/progs/%.c,$(OUTPUT)/tests/progs/%,\
-	$(wildcard tests/progs/*.c))
+	$(filter-out tests/progs/musl_%,$(wildcard tests/progs/*.c)))
 
 .DELETE_ON_ERROR:
 .PHONY: all unit-tests progs check check-bpf bench lint format docs \
