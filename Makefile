@@ -36,12 +36,9 @@ LIB := $(OUTPUT)/libluabpf.so
 LIB_OBJS := $(patsubst helpers/%.c,$(OUTPUT)/helpers/%.o,$(wildcard helpers/*.c))
 UNIT_TESTS := $(patsubst tests/unit/%.c,$(OUTPUT)/tests/unit/%,\
 	$(wildcard tests/unit/test_*.c))
-# Those for musl need a compiler of their own; the tests that run them call it.
-PROGS := $(patsubst tests/progs/%.c,$(OUTPUT)/tests/progs/%,\
-	$(filter-out tests/progs/musl_%,$(wildcard tests/progs/*.c)))
 
 .DELETE_ON_ERROR:
-.PHONY: all unit-tests progs check check-bpf bench lint format docs \
+.PHONY: all unit-tests check check-bpf bench lint format docs \
 	install uninstall clean
 
 all: $(LIB)
@@ -64,7 +61,8 @@ $(OUTPUT)/tests/unit/%: tests/unit/%.c $(LIB_OBJS)
 
 unit-tests: $(UNIT_TESTS)
 
-# Hosts that embed the LuaJIT whose headers are installed.
+# A host that embeds the LuaJIT whose headers are installed, for scripts/demo;
+# the hosts of tests/bpf are built by its harness.
 $(OUTPUT)/tests/progs/%: tests/progs/%.c
 	$(say) CC $<
 	$(Q)mkdir -p $(@D)
@@ -72,15 +70,13 @@ $(OUTPUT)/tests/progs/%: tests/progs/%.c
 		-MMD -MP $(shell $(PKG_CONFIG) --cflags luajit) -o $@ $< \
 		$(shell $(PKG_CONFIG) --libs luajit) -ldl -lm
 
-progs: $(PROGS)
-
 check: all unit-tests
 	$(Q)$(PYTHON) tests/check.py $(UNIT_TESTS)
 
-check-bpf: all progs
+check-bpf: all
 	$(Q)$(PYTHON) tests/bpf/run.py
 
-bench: all progs
+bench: all
 	$(Q)$(PYTHON) tests/bench/run.py
 
 lint:
@@ -102,4 +98,4 @@ uninstall:
 clean:
 	$(Q)rm -rf $(OUTPUT)
 
--include $(LIB_OBJS:.o=.d) $(UNIT_TESTS:=.d) $(PROGS:=.d)
+-include $(LIB_OBJS:.o=.d) $(UNIT_TESTS:=.d) $(wildcard $(OUTPUT)/tests/progs/*.d)
