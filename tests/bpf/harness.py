@@ -1,0 +1,526 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Start known-answer programs, sample them with lua-stacks, judge the result.
+
+    with Session() as session:
+        runs = [session.start(program, jit, build) for program in ...]
+        session.sample(runs, seconds)
+        for run in runs:
+            print(run.report())
+
+As a command: `harness.py [--seconds N] [--build B] [-joff] PROGRAM ...` prints
+what the tests would judge, with examples of bad stacks.
+"""
+import argparse
+import collections
+import dataclasses
+import functools
+import glob
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from typing import Counter, Dict, List, Optional, Tuple
+
+import graphs
+import stackgraph
+
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.dirname(TESTS)
+OUTPUT = os.path.abspath(os.environ.get("OUTPUT",
+                                        os.path.join(ROOT, ".output")))
+TOOL = os.path.join(ROOT, "tools", "lua-stacks.py")
+PROGS = os.path.join(TESTS, "progs")
+BUILT = os.path.join(OUTPUT, "tests", "progs")
+LIB_DIR = "/usr/lib/x86_64-linux-gnu"
+RATE = 1999
+BUILDS = ("luajit2", "upstream")
+
+CFLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-O2", "-g",
+          "-fomit-frame-pointer"]
+
+
+def upstream_dir() -> str:
+    return os.path.abspath(os.environ.get(
+        "LB_UPSTREAM_DIR", os.path.join(OUTPUT, "deb", "upstream")))
+
+
+def skip_reason() -> Optional[str]:
+    """Why nothing can be sampled here, or None."""
+    if os.geteuid() != 0:
+        return "bpf: not root"
+    if not os.path.exists(TOOL):
+        return "bpf: no %s" % os.path.relpath(TOOL, ROOT)
+    try:
+        import bcc  # noqa: F401
+    except ImportError:
+        return "bpf: python3-bpfcc is not installed"
+    return None
+
+
+def build_skip_reason(build: str) -> Optional[str]:
+    if build == "upstream":
+        path = os.path.join(upstream_dir(), "usr/bin/luajit")
+        if not os.path.exists(path):
+            return "upstream: no %s" % path
+    elif not shutil.which("luajit"):
+        return "luajit2: no luajit command"
+    return None
+
+
+# ---- building hosts ----
+
+def _musl_flags() -> List[str]:
+    unwinder = subprocess.run(
+        ["cc", "-print-file-name=libgcc_eh.a"], check=True,
+        stdout=subprocess.PIPE, text=True).stdout.strip()
+    # Without the header, musl's dl_iterate_phdr gives the unwinder nothing.
+    return ["-static", "-Wl,--eh-frame-hdr", unwinder]
+
+
+def _recipe(binary: str) -> Tuple[List[str], List[str], List[str]]:
+    """Compiler, sources, flags behind the sources."""
+    luajit = subprocess.run(
+        ["pkg-config", "--cflags", "luajit"], check=True,
+        stdout=subprocess.PIPE, text=True).stdout.split()
+    archive = os.path.join(LIB_DIR, "libluajit-5.1.a")
+    if binary == "musl_native":
+        return ["musl-gcc"], ["musl_native.c"], ["-static"]
+    if binary == "host_musl":
+        return (["musl-gcc"], ["host.c", "musl_stub.c"],
+                luajit + [archive] + _musl_flags())
+    if binary == "host_static":
+        # dlopen in a static program draws a warning: nothing here loads.
+        return (["cc"], ["host.c"], luajit + ["-static", archive, "-lm",
+                                              "-ldl", "-Wl,--no-warnings"])
+    return ["cc"], [binary + ".c"], luajit + ["-lluajit-5.1", "-pthread"]
+
+
+@functools.lru_cache(maxsize=None)
+def build_host(binary: str) -> str:
+    """Path of a C host of tests/progs, built when a source is newer."""
+    path = os.path.join(BUILT, binary)
+    sources = glob.glob(os.path.join(PROGS, "*.[ch]")) + [__file__]
+    if os.path.exists(path) and all(
+            os.path.getmtime(s) <= os.path.getmtime(path) for s in sources):
+        return path
+    os.makedirs(BUILT, exist_ok=True)
+    compiler, names, flags = _recipe(binary)
+    command = compiler + CFLAGS + ["-o", path + ".new"]
+    command += [os.path.join(PROGS, n) for n in names] + flags
+    done = subprocess.run(command, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        raise RuntimeError("%s\n%s" % (" ".join(command), done.stdout))
+    os.rename(path + ".new", path)
+    return path
+
+
+# ---- symbols ----
+
+def _debug_file(path: str) -> Optional[str]:
+    note = subprocess.run(["readelf", "-n", path], stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, text=True).stdout
+    found = re.search(r"Build ID: ([0-9a-f]{4,})", note)
+    if not found:
+        return None
+    ident = found.group(1)
+    path = "/usr/lib/debug/.build-id/%s/%s.debug" % (ident[:2], ident[2:])
+    return path if os.path.exists(path) else None
+
+
+@functools.lru_cache(maxsize=None)
+def symbols(path: str) -> frozenset:
+    """Names of functions in one file and in its debug file."""
+    names = set()
+    for options, file in ((["-D"], path), ([], path), ([], _debug_file(path))):
+        if not file:
+            continue
+        out = subprocess.run(["nm", *options, file], stdout=subprocess.PIPE,
+                             stderr=subprocess.DEVNULL, text=True).stdout
+        for line in out.splitlines():
+            fields = line.split()
+            if len(fields) >= 2 and fields[-2] in "tTwWiV":
+                names.add(fields[-1].split("@")[0])
+    return frozenset(names)
+
+
+VDSO = {"clock_gettime", "gettimeofday", "time", "getcpu", "clock_getres"}
+
+
+@functools.lru_cache(maxsize=None)
+def native_names(binary: str) -> graphs.Names:
+    """Names that native frames outside the host may have."""
+    if binary == "musl_native":
+        return graphs.Names(frozenset(VDSO), frozenset())
+    if "musl" in binary or "static" in binary:
+        # Everything that is linked in but the host's own functions.
+        host = os.path.join(BUILT, "host.own.o")
+        subprocess.run(["cc", *CFLAGS, "-c", "-o", host,
+                        os.path.join(PROGS, "host.c"),
+                        *_recipe("host")[2][:1]], check=True)
+        own = symbols(host) | {"_start", "__libc_start_main"}
+        everything = symbols(os.path.join(BUILT, binary)) - own
+        luajit = symbols(os.path.join(LIB_DIR, "libluajit-5.1.a"))
+        return graphs.Names((everything - luajit) | VDSO,
+                            everything & luajit)
+    libc: frozenset = frozenset(VDSO | {"__vdso_" + n for n in VDSO})
+    for file in ("libc.so.6", "libm.so.6", "libgcc_s.so.1",
+                 "ld-linux-x86-64.so.2"):
+        libc |= symbols(os.path.join("/lib/x86_64-linux-gnu", file))
+    return graphs.Names(libc, frozenset())
+
+
+# ---- running ----
+
+def process_cpu(pid: int) -> float:
+    """CPU seconds of a whole process, exact (its POSIX CPU clock)."""
+    return time.clock_gettime((~pid << 3) | 2)
+
+
+def stat_cpu(pid: int) -> float:
+    """CPU seconds of a process as /proc/PID/stat has them (10 ms steps)."""
+    with open("/proc/%d/stat" % pid) as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class CpuWatch(threading.Thread):
+    """CPU time of processes over wall time, to be read between two moments."""
+
+    def __init__(self, pids: List[int]):
+        super().__init__(daemon=True)
+        self.points: Dict[int, List[Tuple[float, float]]] = {
+            p: [] for p in pids}
+        self.done = threading.Event()
+
+    def run(self) -> None:
+        while not self.done.wait(0.01):
+            for pid, points in self.points.items():
+                try:
+                    points.append((time.monotonic(), process_cpu(pid)))
+                except OSError:
+                    pass
+
+    def between(self, pid: int, begin: float, end: float) -> float:
+        return self._at(pid, end) - self._at(pid, begin)
+
+    def _at(self, pid: int, when: float) -> float:
+        points = self.points[pid]
+        for (t0, c0), (t1, c1) in zip(points, points[1:]):
+            if t0 <= when <= t1:
+                return c0 + (c1 - c0) * (when - t0) / (t1 - t0)
+        return points[-1][1] if when > points[-1][0] else points[0][1]
+
+
+CLOSING = re.compile(
+    r"lua-stacks: (?P<samples>\d+) samples: (?P<complete>\d+) complete"
+    r"(?: \((?P<lua>\d+) with Lua\))?, (?P<truncated>\d+) truncated, "
+    r"(?P<failed>\d+) failed(?: \((?P<reasons>[^)]*)\))?, (?P<lost>\d+) lost")
+
+
+@dataclasses.dataclass
+class Closing:
+    samples: int
+    complete: int
+    with_lua: int
+    truncated: int
+    failed: int
+    lost: int
+    reasons: Dict[str, int]
+
+    @classmethod
+    def parse(cls, stderr: str) -> "Closing":
+        found = None
+        for found in CLOSING.finditer(stderr):
+            pass
+        if not found:
+            raise AssertionError("no closing line in:\n" + stderr)
+        get = found.groupdict()
+        reasons = {}
+        for part in (get["reasons"] or "").split(", "):
+            if part:
+                count, _, reason = part.partition(" ")
+                reasons[reason] = int(count)
+        return cls(int(get["samples"]), int(get["complete"]),
+                   int(get["lua"] or 0), int(get["truncated"]),
+                   int(get["failed"]), int(get["lost"]), reasons)
+
+
+def parse_folded(text: str) -> Counter[str]:
+    """Folded lines to counts; a malformed line is an error."""
+    stacks: Counter[str] = collections.Counter()
+    for line in text.splitlines():
+        stack, _, count = line.rpartition(" ")
+        if not stack or not count.isdigit():
+            raise AssertionError("not a folded line: %r" % line)
+        stacks[stack] += int(count)
+    return stacks
+
+
+def parse_truth(text: str) -> Dict[str, float]:
+    """The last value of each label."""
+    truth: Dict[str, float] = {}
+    for line in text.splitlines():
+        if line.startswith("truth "):
+            for pair in line.split()[1:]:
+                key, _, value = pair.rpartition("=")
+                truth[key] = float(value)
+    return truth
+
+
+class Run:
+    """One program while it is sampled, and what came out."""
+
+    def __init__(self, program: graphs.Program, jit: bool, build: str,
+                 process: subprocess.Popen, stdout: str):
+        self.program, self.jit, self.build = program, jit, build
+        self.process, self.pid, self.stdout = process, process.pid, stdout
+        self.stacks: Counter[str] = collections.Counter()
+        self.cpu_seconds = 0.0
+        self.truth: Dict[str, float] = {}
+        self._truth_before: Dict[str, float] = {}
+
+    def __str__(self) -> str:
+        return "%s %s %s" % (self.program.name,
+                             "jit" if self.jit else "-joff", self.build)
+
+    def text(self) -> str:
+        with open(self.stdout, encoding="utf-8") as file:
+            return file.read()
+
+    def wait_ready(self, seconds: float = 20) -> None:
+        end = time.monotonic() + seconds
+        while self.text().count("ready\n") < self.program.ready:
+            if self.process.poll() is not None:
+                raise AssertionError("%s: exited with %d: %s" % (
+                    self, self.process.returncode, self.text()))
+            if time.monotonic() > end:
+                raise AssertionError("%s: not ready" % self)
+            time.sleep(0.01)
+
+    def truth_begin(self) -> None:
+        self._truth_before = parse_truth(self.text())
+
+    def truth_end(self) -> None:
+        after = parse_truth(self.text())
+        self.truth = {k: v - self._truth_before.get(k, 0)
+                      for k, v in after.items()}
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(5)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+    # ---- judging ----
+
+    @property
+    def samples(self) -> int:
+        return sum(self.stacks.values())
+
+    @functools.lru_cache(maxsize=None)
+    def graph(self) -> stackgraph.Graph:
+        return self.program.graph(self.jit, native_names(self.program.binary))
+
+    def incomplete(self) -> Counter[str]:
+        """Stacks that did not reach the root, or broke on the way."""
+        return collections.Counter({
+            s: n for s, n in self.stacks.items()
+            if any(stackgraph.MARKS.match(f) for f in s.split(";")[1:])})
+
+    def illegal(self) -> Dict[str, Tuple[int, str]]:
+        """Stack -> (samples, what is wrong with it)."""
+        found = {}
+        for stack, count in self.stacks.items():
+            frames = stack.split(";")[1:]
+            reason = self.graph().check(frames, self.jit)
+            if not reason and self.program.extra:
+                reason = self.program.extra(frames, self.jit)
+            if reason:
+                found[stack] = (count, reason)
+        return found
+
+    def unknown(self) -> Counter[str]:
+        """Frames of user space without a name."""
+        names: Counter[str] = collections.Counter()
+        for stack, count in self.stacks.items():
+            for frame in stack.split(";")[1:]:
+                if frame == "[unknown]" or re.match(r"\?@", frame):
+                    names[frame] += count
+        return names
+
+    def shares(self) -> Dict[str, Tuple[float, float]]:
+        """Label -> (share of samples, share by the program itself), in %."""
+        total = sum(v for k, v in self.truth.items()
+                    if k == "cpu" or k.endswith(".cpu"))
+        result = {}
+        for label, ident in self.program.shares.items():
+            node = self.graph().nodes.get(ident)
+            if node is None:
+                node = self.graph().nodes[ident + ".0"]
+            got = sum(n for s, n in self.stacks.items()
+                      if any(node.matches(_plain(f))
+                             for f in s.split(";")[1:]))
+            result[label] = (100.0 * got / max(self.samples, 1),
+                             100.0 * self.truth.get(label, 0) / total
+                             if total else float("nan"))
+        return result
+
+    def report(self, examples: int = 3) -> str:
+        illegal, bad = self.illegal(), self.incomplete()
+        lines = ["%s: %d samples, %.3f s CPU (x rate: %.1f %%), "
+                 "%d incomplete, %d illegal" % (
+                     self, self.samples, self.cpu_seconds,
+                     100 * self.samples / max(RATE * self.cpu_seconds, 1),
+                     sum(bad.values()), sum(n for n, _ in illegal.values()))]
+        for label, (got, truth) in self.shares().items():
+            lines.append("    %-16s %5.1f %% sampled, %5.1f %% true" % (
+                label, got, truth))
+        for frame, count in self.unknown().most_common(3):
+            lines.append("    %d times %s" % (count, frame))
+        worst = sorted(illegal.items(), key=lambda item: -item[1][0])
+        for stack, (count, reason) in worst[:examples]:
+            lines.append("    %d: %s\n        %s" % (
+                count, reason, stack[-1500:]))
+        return "\n".join(lines)
+
+
+def _plain(frame: str) -> str:
+    return frame[:-4] if frame.endswith(stackgraph.JIT) else frame
+
+
+class Session:
+    """Starts programs in a folder of its own; ends all that it started."""
+
+    def __init__(self) -> None:
+        self.runs: List[Run] = []
+        self.closing: Optional[Closing] = None
+        self.stderr = ""
+
+    def __enter__(self) -> "Session":
+        self.dir = tempfile.mkdtemp(prefix="lb-test-")
+        return self
+
+    def __exit__(self, *exc) -> None:
+        for run in self.runs:
+            run.stop()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def start(self, program: graphs.Program, jit: bool = True,
+              build: str = "luajit2") -> Run:
+        env = dict(os.environ, LC_ALL="C")
+        for name in ("LUA_PATH", "LUA_CPATH", "LUA_INIT"):
+            env.pop(name, None)
+        mode = [] if jit else ["-joff"]
+        if program.binary:
+            command = [build_host(program.binary), *mode, *program.args]
+            if build == "upstream":
+                env["LD_LIBRARY_PATH"] = os.path.join(
+                    upstream_dir(), LIB_DIR.lstrip("/"))
+            if program.flavor not in (graphs.MUSL_NATIVE, graphs.NESTED):
+                command.append(program.lua)
+        else:
+            luajit = shutil.which("luajit")
+            if build == "upstream":
+                luajit = os.path.join(upstream_dir(), "usr/bin/luajit")
+            command = [luajit, *mode, program.lua]
+        stdout = os.path.join(self.dir, "%d.out" % len(self.runs))
+        with open(stdout, "wb") as file:
+            process = subprocess.Popen(command, stdout=file,
+                                       stdin=subprocess.DEVNULL,
+                                       cwd=graphs.LUA_DIR, env=env)
+        run = Run(program, jit, build, process, stdout)
+        self.runs.append(run)
+        run.wait_ready()
+        return run
+
+    def sample(self, runs: List[Run], seconds: float,
+               options: Tuple[str, ...] = ()) -> None:
+        """Run lua-stacks on them; fills in stacks, truth and CPU time."""
+        pids = [run.pid for run in runs]
+        command = [TOOL, "-p", ",".join(map(str, pids)), "-f", "-a",
+                   "-F", str(RATE), "--per-pid", *options, str(int(seconds))]
+        watch = CpuWatch(pids)
+        watch.start()
+        begin, stdout = self._run_tool(command, runs)
+        watch.done.set()
+        watch.join()
+        self.closing = Closing.parse(self.stderr)
+        for stack, count in parse_folded(stdout).items():
+            comm = stack.split(";")[0]
+            for run in runs:
+                if comm.endswith("-%d" % run.pid):
+                    run.stacks[stack] = count
+                    break
+            else:
+                raise AssertionError("a stack of no program: " + stack)
+        for run in runs:
+            run.cpu_seconds = watch.between(run.pid, begin, begin + seconds)
+
+    def _run_tool(self, command: List[str],
+                  runs: List[Run]) -> Tuple[float, str]:
+        """Start, note when sampling begins, wait. The first line on stderr
+        ("Sampling ...") is written when the probe is attached."""
+        out = open(os.path.join(self.dir, "folded"), "w+b")
+        tool = subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE)
+        begin, lines = None, []
+        limit = threading.Timer(120, tool.kill)
+        limit.start()
+        for line in tool.stderr:
+            text = line.decode("utf-8", "replace")
+            lines.append(text)
+            if begin is None and text.startswith("Sampling"):
+                begin = time.monotonic()
+                for run in runs:
+                    run.truth_begin()
+            elif begin is not None:
+                break
+        for run in runs:
+            run.truth_end()
+        lines += [line.decode("utf-8", "replace") for line in tool.stderr]
+        status = tool.wait()
+        limit.cancel()
+        self.stderr = "".join(lines)
+        if status or begin is None:
+            raise AssertionError("%s: status %d, stderr:\n%s" % (
+                " ".join(command), status, self.stderr))
+        out.seek(0)
+        text = out.read().decode("utf-8")
+        out.close()
+        return begin, text
+
+
+def main(argv: List[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("programs", nargs="*")
+    parser.add_argument("--seconds", type=int, default=2)
+    parser.add_argument("--build", choices=BUILDS, default="luajit2")
+    parser.add_argument("-joff", action="store_true")
+    parser.add_argument("--examples", type=int, default=3)
+    args = parser.parse_args(argv)
+    reason = skip_reason() or build_skip_reason(args.build)
+    if reason:
+        print(reason, file=sys.stderr)
+        return 1
+    for name in args.programs or [p.name for p in graphs.PROGRAMS]:
+        program = graphs.by_name(name)
+        if args.build not in program.flavor.builds:
+            continue
+        with Session() as session:
+            run = session.start(program, not args.joff, args.build)
+            session.sample([run], args.seconds)
+            print(run.report(args.examples))
+            print("    " + session.stderr.strip().replace("\n", "\n    "))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,33 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- VM A of nested.c: the outermost, entered again from VM B.
+local truth = require("truth")
+local go, add, clock = truth.go, truth.add, truth.clock
+local in_b, in_c = in_b, in_c
+
+local function spin_a(n) --: spin_a
+  local s = 0
+  for i = 1, n do s = s + i end
+  return s
+end
+
+local function work_a(n) --: work_a
+  spin_a(n)
+  in_c(n)
+end
+work = work_a
+
+local function outer_a(n) --: outer_a
+  spin_a(n)
+  in_b(n)
+end
+
+local scale = jit.status() and 20000 or 4000
+while go() do
+  local t0 = clock()
+  for i = 1, 5 do outer_a(scale) end
+  local t1 = clock()
+  for i = 1, 5 do in_c(scale) end
+  local t2 = clock()
+  add("outer_a", t1 - t0)
+  add("direct_c", t2 - t1)
+end
