@@ -66,6 +66,7 @@ enum lb_frame_kind {
 enum lb_frame_flag {
 	LB_FF_EXACT_PC = 1, /* addr is the pc itself, not a return address */
 	LB_FF_JIT = 2,	    /* Lua frame that runs as machine code */
+	LB_FF_FOREIGN = 4,  /* user space: not in machine code of a trace */
 };
 
 /* One activation. A stack stores them leaf first. */

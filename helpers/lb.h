@@ -17,7 +17,6 @@
 #define LB_API __attribute__((visibility("default")))
 
 struct lb_session;
-struct lb_text;
 
 enum lb_log_level {
 	LB_LOG_ERROR = 0,
@@ -28,5 +27,159 @@ enum lb_log_level {
 
 /** Receives one line without a newline; @text is valid during the call. */
 typedef void (*lb_log_fn)(void *arg, int level, const char *text);
+
+/** Version of the library, static storage. */
+LB_API const char *lb_version(void);
+
+/**
+ * lb_wire_size() - size of a struct of lb_wire.h, for bindings to compare
+ * Return: bytes, 0 for an unknown name.
+ */
+LB_API size_t lb_wire_size(const char *name);
+
+/** One word for an enum lb_stop ("no-row"), static storage. */
+LB_API const char *lb_stop_text(unsigned int stop);
+
+/* File descriptors of the maps of a loaded program. All are int. */
+struct lb_map_fds {
+	int rows;
+	int blocks;
+	int rules;
+	int procs;
+	int tids;
+	int unknown;
+	int counts;
+	int config;
+	int counters;
+	int ring;
+	int progs;
+};
+
+/* Table sizes that the processes added so far need. */
+struct lb_needs {
+	uint32_t rows;
+	uint32_t blocks;
+	uint32_t rules;
+	uint32_t procs;
+};
+
+/**
+ * lb_session_new() - begin a run without processes
+ * @log: receives warnings; may be NULL
+ * Return: 0, -ENOMEM.
+ */
+LB_API int lb_session_new(lb_log_fn log, void *log_arg,
+			  struct lb_session **session_ret);
+LB_API void lb_session_free(struct lb_session *session);
+
+/** Why the last call on @session failed, one line; "" when it did not. */
+LB_API const char *lb_session_error(const struct lb_session *session);
+
+/**
+ * lb_session_add_pid() - profile one process
+ * @need_vm: refuse a process without a LuaJIT VM that can be walked
+ * Return: 0, -ESRCH, -EACCES, -ENOENT (no LuaJIT in it), -EOPNOTSUPP (32-bit,
+ * or a LuaJIT whose offsets are not known), -ENOMEM. lb_session_error() says
+ * what was found and what is missing.
+ */
+LB_API int lb_session_add_pid(struct lb_session *session, int pid,
+			      bool need_vm);
+/**
+ * lb_session_add_all() - every process that holds a LuaJIT VM
+ * Those that cannot be read are passed over. *n_ret: processes added.
+ */
+LB_API int lb_session_add_all(struct lb_session *session, size_t *n_ret);
+
+enum lb_watch {
+	LB_WATCH_NONE = 0,
+	LB_WATCH_TREE = 1, /* descendants of processes added by PID */
+	LB_WATCH_ALL = 2,  /* every process with a LuaJIT VM */
+};
+
+/** Which processes to add while the run goes on: enum lb_watch. */
+LB_API void lb_session_watch(struct lb_session *session, unsigned int watch);
+/**
+ * lb_session_cgroup() - only processes below a cgroup
+ * @path: folder of the cgroup file system. -ENOENT, -ENOTDIR, -EINVAL (not a
+ * cgroup).
+ */
+LB_API int lb_session_cgroup(struct lb_session *session, const char *path);
+/** Only these threads; may be called several times, before the start. */
+LB_API int lb_session_add_tid(struct lb_session *session, int tid);
+
+LB_API void lb_session_needs(const struct lb_session *session,
+			     struct lb_needs *needs_ret);
+
+/**
+ * lb_session_start() - hand tables and processes to a loaded program
+ * @fds: descriptors are duplicated
+ * @room: table sizes the program was compiled with
+ * @flags: enum lb_config_flag
+ */
+LB_API int lb_session_start(struct lb_session *session,
+			    const struct lb_map_fds *fds,
+			    const struct lb_needs *room, unsigned int flags);
+/** Put program @prog_fd into slot @slot of the tail call table. */
+LB_API int lb_session_set_prog(int progs_fd, unsigned int slot, int prog_fd);
+/**
+ * lb_session_poll() - take what the program has sent, follow the processes
+ * Returns after @timeout_ms at the latest, earlier when there was something.
+ */
+LB_API int lb_session_poll(struct lb_session *session, int timeout_ms);
+/** Processes that are still there. */
+LB_API size_t lb_session_alive(const struct lb_session *session);
+/** End sampling and read all counts. */
+LB_API int lb_session_stop(struct lb_session *session);
+
+enum lb_fold_flag {
+	LB_FOLD_ANNOTATE = 1,  /* suffixes _[k], _[j] */
+	LB_FOLD_DELIMIT = 2,   /* `-` between user and kernel part */
+	LB_FOLD_LUA_ONLY = 4,  /* Lua frames alone */
+	LB_FOLD_LINES = 8,     /* current line instead of the first */
+	LB_FOLD_PER_PID = 16,  /* comm-PID as root */
+};
+
+/* How the samples of a run ended. */
+struct lb_totals {
+	uint64_t samples;
+	uint64_t complete;
+	uint64_t with_lua; /* of complete */
+	uint64_t truncated;
+	uint64_t failed;
+	uint64_t lost;
+	uint64_t lost_storage; /* of lost: --stack-storage-size */
+	uint64_t lost_ring;
+	uint64_t lost_other;
+	uint64_t lua_broken; /* of failed: Lua frames are missing */
+	uint64_t in_trace;   /* machine code of a trace on the stack */
+	uint64_t not_ready;  /* of failed */
+	uint64_t by_stop[16]; /* by enum lb_stop */
+	uint64_t stacks;      /* different ones */
+};
+
+/**
+ * lb_session_fold() - text of all stacks, equal ones added up
+ * @flags: enum lb_fold_flag
+ * *n_ret: number of texts. The order is by text.
+ */
+LB_API int lb_session_fold(struct lb_session *session, unsigned int flags,
+			   size_t *n_ret);
+/**
+ * lb_session_folded() - one of them
+ * Return: `comm;root;...;leaf`, owned by @session until the next fold; NULL
+ * when @i is out of range. @pid_ret: of the process, 0 if several were added
+ * up.
+ */
+LB_API const char *lb_session_folded(const struct lb_session *session, size_t i,
+				     uint64_t *count_ret, int *pid_ret);
+LB_API void lb_session_totals(const struct lb_session *session,
+			      struct lb_totals *totals_ret);
+/**
+ * lb_session_trouble() - a mapped file that could not be used fully
+ * For i = 0, 1 ... : one line each (`libx.so: .eh_frame malformed`), NULL after
+ * the last.
+ */
+LB_API const char *lb_session_trouble(const struct lb_session *session,
+				      size_t i);
 
 #endif

@@ -10,10 +10,10 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional, Set
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
 
 from luabpf import headers
-from luabpf.cli import Fail
+from luabpf.cli import Fail, online_cpus
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"((?:lb|lj)_[a-z0-9_]+\.h)"')
 
@@ -88,7 +88,8 @@ class Program:
         except ImportError:
             raise Fail("the BCC module for Python is missing",
                        hint="apt-get install python3-bpfcc") from None
-        self._bcc = bcc
+        self._bcc: Any = bcc
+        self._functions: Dict[str, Any] = {}
         flags = [f"-D{key}={value}" for key, value in defines.items()]
         flags += ["-w"]
         catch = _Stderr()
@@ -101,9 +102,7 @@ class Program:
 
     @staticmethod
     def _refused(name: str, text: str, error: Exception) -> Fail:
-        log = os.environ.get("LB_DEBUG_LOG")
-        if log:
-            Path(log).write_text(text, encoding="utf-8")
+        _keep_log(text)
         lines = [line.strip() for line in text.splitlines()
                  if "error:" in line or "rror" in line]
         why = lines[0] if lines else str(error)
@@ -120,32 +119,30 @@ class Program:
         """Detach everything and free the program."""
         self._bpf.cleanup()
 
-    def load(self, kind: str, functions: Mapping[str, Optional[int]],
-             table: str) -> None:
-        """Load FUNCTIONS; those with a number go into tail call TABLE."""
+    def load(self, kind: str, functions: Sequence[str]) -> None:
+        """Load FUNCTIONS as programs of KIND. Raises Fail."""
         types = {"perf_event": self._bcc.BPF.PERF_EVENT,
                  "raw_tracepoint": self._bcc.BPF.RAW_TRACEPOINT}
         catch = _Stderr()
         try:
             with catch:
-                for name, slot in functions.items():
-                    fn = self._bpf.load_func(name.encode(), types[kind])
-                    if slot is not None:
-                        import ctypes
-                        progs = self._bpf.get_table(table.encode())
-                        progs[ctypes.c_int(slot)] = ctypes.c_int(fn.fd)
+                for name in functions:
+                    self._functions[name] = self._bpf.load_func(
+                        name.encode(), types[kind])
         except Exception as error:
-            log = os.environ.get("LB_DEBUG_LOG")
-            if log:
-                Path(log).write_text(catch.text, encoding="utf-8")
+            _keep_log(catch.text)
             raise Fail(f"the kernel refused {kind} programs: {error}",
                        hint="run as root, on Linux 5.15 or later with BPF"
                        ) from None
 
-    def map_fds(self) -> Dict[str, int]:
-        """File descriptors of all maps by name."""
-        return {name.decode(): int(self._bpf.get_table(name).get_fd())
-                for name in _table_names(self._bpf)}
+    def fd(self, function: str) -> int:
+        """File descriptor of a loaded function."""
+        return int(self._functions[function].fd)
+
+    def map_fd(self, name: str) -> int:
+        """File descriptor of a map."""
+        return int(self._bcc.libbcc.lib.bpf_table_fd(
+            self._bpf.module, name.encode()))
 
     def attach_timer(self, function: str, freq: int, period: int,
                      cpu: Optional[int]) -> None:
@@ -158,24 +155,19 @@ class Program:
                 ev_config=self._bcc.PerfSWConfig.CPU_CLOCK,
                 fn_name=function.encode(), cpu=number, **kwargs)
 
+    def detach_timer(self) -> None:
+        """Take the ticks away again; maps stay."""
+        self._bpf.detach_perf_event(
+            ev_type=self._bcc.PerfType.SOFTWARE,
+            ev_config=self._bcc.PerfSWConfig.CPU_CLOCK)
+
     def attach_exec(self, function: str) -> None:
         """Run FUNCTION when a process replaces its image."""
         self._bpf.attach_raw_tracepoint(tp=b"sched_process_exec",
                                         fn_name=function.encode())
 
 
-def _table_names(bpf: object) -> List[bytes]:
-    lib = __import__("bcc.libbcc", fromlist=["lib"]).lib
-    module = getattr(bpf, "module")
-    return [lib.bpf_table_name(module, i)
-            for i in range(lib.bpf_num_tables(module))]
-
-
-def online_cpus() -> List[int]:
-    """Numbers of the CPUs that are online."""
-    text = Path("/sys/devices/system/cpu/online").read_text(encoding="ascii")
-    cpus: List[int] = []
-    for part in text.strip().split(","):
-        low, _, high = part.partition("-")
-        cpus.extend(range(int(low), int(high or low) + 1))
-    return cpus
+def _keep_log(text: str) -> None:
+    path = os.environ.get("LB_DEBUG_LOG")
+    if path:
+        Path(path).write_text(text, encoding="utf-8")

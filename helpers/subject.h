@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One process of a run: its mappings bound to objects, the entry that BPF
+ * reads, its VMs, its names.
+ */
+#ifndef LB_SUBJECT_H
+#define LB_SUBJECT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "names.h"
+#include "object.h"
+#include "proc.h"
+#include "../bpf_c/lb_wire.h"
+
+struct lb_subject_map {
+	uint64_t start;
+	uint64_t end;
+	uint64_t bias;
+	struct lb_object *object; /* NULL: the file cannot be used */
+	bool anon;		  /* no file: mcode, other JITs */
+};
+
+struct lb_subject {
+	int pid;
+	struct lb_proc *proc;
+	struct lb_subject_map *maps; /* executable ones, sorted */
+	size_t n_maps;
+	uint32_t n_dropped; /* mappings over LB_MAPPINGS_MAX */
+	struct lb_object *vms[LB_VMS_MAX]; /* in the order of entry.lj */
+	/* a VM whose offsets are not known, if there is one */
+	struct lb_object *vm_unknown;
+	struct lb_proc_entry entry;
+	struct lb_names *names;
+	bool gone;
+	bool stale; /* mappings should be read again */
+	uint64_t refreshed_ns;
+	/* machine code areas of its VMs, see lb_subject_in_mcode() */
+	struct {
+		uint64_t start;
+		uint64_t end;
+	} *areas;
+	size_t n_areas;
+	/* prototype address -> id of the one that is there now */
+	struct {
+		uint64_t addr;
+		uint32_t id;
+	} *protos;
+	size_t n_protos, cap_protos;
+	struct lb_subject *next;
+};
+
+/**
+ * lb_subject_new() - look at a process
+ * Return: 0, -ESRCH, -EACCES, -EOPNOTSUPP (32-bit), -ENOMEM. A process without
+ * a VM is no failure: see entry.n_vms and vm_unknown.
+ */
+int lb_subject_new(struct lb_objects *objects, int pid,
+		   struct lb_subject **subject_ret);
+void lb_subject_free(struct lb_subject *subject);
+/** Mappings again, entry made anew when they changed. */
+int lb_subject_refresh(struct lb_subject *subject, struct lb_objects *objects,
+		       bool *changed_ret);
+/** The executable mapping that contains @addr, or NULL. */
+const struct lb_subject_map *lb_subject_map_at(const struct lb_subject *subject,
+					       uint64_t addr);
+/**
+ * lb_subject_in_mcode() - is @pc in a machine code area of the VM @g_addr?
+ * Areas are read from the VM when @pc is in none that is known.
+ */
+bool lb_subject_in_mcode(struct lb_subject *subject, uint64_t g_addr,
+			 unsigned int vm, uint64_t pc);
+/** The prototype at @addr is @id from now on. Return: 0, -ENOMEM. */
+int lb_subject_set_proto(struct lb_subject *subject, uint64_t addr,
+			 uint32_t id);
+/** Its id, 0 if no record came for it. */
+uint32_t lb_subject_proto(const struct lb_subject *subject, uint64_t addr);
+
+#endif

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hand the descriptors of a loaded program to the C core, and run it.
+
+The loops over samples are in C (helpers/drain.c); this file starts them.
+"""
+
+import signal
+import time
+from types import FrameType
+from typing import Callable, List, Optional
+
+from luabpf import bpf, lib
+
+_MAPS = {"rows": "lb_rows", "blocks": "lb_blocks", "rules": "lb_rules",
+         "procs": "lb_procs", "tids": "lb_tids", "unknown": "lb_unknown",
+         "counts": "lb_counts", "config": "lb_configs",
+         "counters": "lb_counters", "ring": "lb_ring", "progs": "lb_progs"}
+
+_POLL_MS = 100
+
+
+def connect(session: lib.Session, program: bpf.Program, prefix: str,
+            room: lib.Needs, flags: int) -> None:
+    """Load the programs of PREFIX and give them tables and processes."""
+    program.load("perf_event", [f"{prefix}_{part}" for part in (
+        "names", "walk", "sample")])
+    program.load("raw_tracepoint", [f"{prefix}_exec"])
+    fds = {name: program.map_fd(table) for name, table in _MAPS.items()}
+    slots = {0: program.fd(f"{prefix}_walk"), 1: program.fd(f"{prefix}_names")}
+    session.start(fds, slots, room, flags)
+
+
+class Ending:
+    """SIGINT and SIGTERM end a run normally; a context manager."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._old: List[object] = []
+
+    def _ask(self, _number: int, _frame: Optional[FrameType]) -> None:
+        self.asked = True
+
+    def __enter__(self) -> "Ending":
+        self._old = [signal.signal(number, self._ask)
+                     for number in (signal.SIGINT, signal.SIGTERM)]
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        for number, old in zip((signal.SIGINT, signal.SIGTERM), self._old):
+            signal.signal(number, old)  # type: ignore[arg-type]
+
+
+def run(session: lib.Session, ending: Ending, duration: Optional[float],
+        until_gone: bool, tick: Callable[[float], None]) -> None:
+    """Drain until DURATION seconds, a signal, or the last process is gone.
+
+    TICK gets the seconds so far, a few times a second.
+    """
+    begin = time.monotonic()
+    while not ending.asked:
+        spent = time.monotonic() - begin
+        if duration is not None and spent >= duration:
+            break
+        if until_gone and not session.alive():
+            break
+        left = _POLL_MS if duration is None else \
+            min(_POLL_MS, int((duration - spent) * 1000) + 1)
+        session.poll(left)
+        tick(time.monotonic() - begin)

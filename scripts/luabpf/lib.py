@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C core, libluabpf.so, through ctypes. Nothing else imports ctypes."""
+
+import ctypes
+import errno
+import os
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Callable, Dict, Iterator, List, Mapping, Tuple
+
+from luabpf.cli import Fail
+
+# enum lb_config_flag of lb_wire.h
+CONFIG_USER = 1
+CONFIG_KERNEL = 2
+CONFIG_IDLE = 8
+CONFIG_LINES = 32
+
+# enum lb_watch and enum lb_fold_flag of lb.h
+WATCH_TREE = 1
+WATCH_ALL = 2
+FOLD_ANNOTATE = 1
+FOLD_DELIMIT = 2
+FOLD_LUA_ONLY = 4
+FOLD_LINES = 8
+FOLD_PER_PID = 16
+
+_STOPS = 16  # entries of lb_totals.by_stop
+
+
+class _MapFds(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int) for name in (
+        "rows", "blocks", "rules", "procs", "tids", "unknown", "counts",
+        "config", "counters", "ring", "progs")]
+
+
+class _Needs(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint32) for name in (
+        "rows", "blocks", "rules", "procs")]
+
+
+class _Totals(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in (
+        "samples", "complete", "with_lua", "truncated", "failed", "lost",
+        "lost_storage", "lost_ring", "lost_other", "lua_broken", "in_trace",
+        "not_ready")] + [
+        ("by_stop", ctypes.c_uint64 * _STOPS),
+        ("stacks", ctypes.c_uint64)]
+
+
+_LOG_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int,
+                           ctypes.c_char_p)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Table sizes; see struct lb_needs."""
+
+    rows: int
+    blocks: int
+    rules: int
+    procs: int
+
+
+@dataclass(frozen=True)
+class Totals:
+    """How the samples of a run ended; see struct lb_totals."""
+
+    samples: int
+    complete: int
+    with_lua: int
+    truncated: int
+    failed: int
+    lost: int
+    lost_storage: int
+    lost_ring: int
+    lost_other: int
+    in_trace: int
+    stacks: int
+    by_reason: Mapping[str, int]  # failed, by word
+
+
+# Every function of lb.h: result, arguments. A test compares this with lb.h.
+_INT = ctypes.c_int
+_SIZE_P = ctypes.POINTER(ctypes.c_size_t)
+_PTR = ctypes.c_void_p
+FUNCTIONS: Dict[str, Tuple[object, List[object]]] = {
+    "lb_version": (ctypes.c_char_p, []),
+    "lb_wire_size": (ctypes.c_size_t, [ctypes.c_char_p]),
+    "lb_stop_text": (ctypes.c_char_p, [ctypes.c_uint]),
+    "lb_session_new": (_INT, [_LOG_FN, _PTR, ctypes.POINTER(_PTR)]),
+    "lb_session_free": (None, [_PTR]),
+    "lb_session_error": (ctypes.c_char_p, [_PTR]),
+    "lb_session_add_pid": (_INT, [_PTR, _INT, ctypes.c_bool]),
+    "lb_session_add_all": (_INT, [_PTR, _SIZE_P]),
+    "lb_session_watch": (None, [_PTR, ctypes.c_uint]),
+    "lb_session_cgroup": (_INT, [_PTR, ctypes.c_char_p]),
+    "lb_session_add_tid": (_INT, [_PTR, _INT]),
+    "lb_session_needs": (None, [_PTR, ctypes.POINTER(_Needs)]),
+    "lb_session_start": (_INT, [_PTR, ctypes.POINTER(_MapFds),
+                                ctypes.POINTER(_Needs), ctypes.c_uint]),
+    "lb_session_set_prog": (_INT, [_INT, ctypes.c_uint, _INT]),
+    "lb_session_poll": (_INT, [_PTR, _INT]),
+    "lb_session_alive": (ctypes.c_size_t, [_PTR]),
+    "lb_session_stop": (_INT, [_PTR]),
+    "lb_session_fold": (_INT, [_PTR, ctypes.c_uint, _SIZE_P]),
+    "lb_session_folded": (ctypes.c_char_p, [
+        _PTR, ctypes.c_size_t, ctypes.POINTER(ctypes.c_uint64),
+        ctypes.POINTER(_INT)]),
+    "lb_session_totals": (None, [_PTR, ctypes.POINTER(_Totals)]),
+    "lb_session_trouble": (ctypes.c_char_p, [_PTR, ctypes.c_size_t]),
+}
+
+
+class Error(Exception):
+    """A call into the core failed; `code` is an errno number."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text or os.strerror(code))
+        self.code = code
+
+
+def _library_path() -> Path:
+    here = Path(__file__).resolve().parent
+    output = os.environ.get("OUTPUT", ".output")
+    for path in (here.parent.parent / output / "libluabpf.so",
+                 here / "libluabpf.so"):
+        if path.is_file():
+            return path
+    raise Fail("libluabpf.so is not built", hint="run make in the source tree")
+
+
+def _load() -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL(str(_library_path()))
+    except OSError as error:
+        raise Fail(f"cannot load the C core: {error}",
+                   hint="run scripts/install-deps run, then make") from None
+    for name, (result, arguments) in FUNCTIONS.items():
+        function = getattr(library, name)
+        function.restype = result
+        function.argtypes = arguments
+    for struct, wire in ((_MapFds, b"lb_map_fds"), (_Needs, b"lb_needs"),
+                         (_Totals, b"lb_totals")):
+        size = library.lb_wire_size(wire)
+        if size != ctypes.sizeof(struct):
+            raise Fail(f"libluabpf.so is of another version: {wire.decode()} "
+                       f"has {size} bytes", hint="run make clean all")
+    return library
+
+
+def _text(raw: object) -> str:
+    return raw.decode(errors="replace") if isinstance(raw, bytes) else ""
+
+
+class Session:
+    """One run; a context manager. See helpers/lb.h for each method."""
+
+    def __init__(self, log: Callable[[int, str], None]) -> None:
+        self._lib = _load()
+        self._log = _LOG_FN(lambda _arg, level, raw: log(level, _text(raw)))
+        self._handle = _PTR()
+        self._check(self._lib.lb_session_new(
+            self._log, None, ctypes.byref(self._handle)))
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._lib.lb_session_free(self._handle)
+        self._handle = _PTR()
+
+    def _check(self, result: int) -> None:
+        if result < 0:
+            text = _text(self._lib.lb_session_error(self._handle)) \
+                if self._handle else ""
+            raise Error(-result, text)
+
+    def add_pid(self, pid: int, need_vm: bool) -> None:
+        """Profile process PID. Raises Error."""
+        self._check(self._lib.lb_session_add_pid(self._handle, pid, need_vm))
+
+    def add_tid(self, tid: int) -> None:
+        """Profile thread TID of its process. Raises Error."""
+        self._check(self._lib.lb_session_add_tid(self._handle, tid))
+
+    def add_all(self) -> int:
+        """Add each process that holds a LuaJIT VM; how many were new."""
+        count = ctypes.c_size_t()
+        self._check(self._lib.lb_session_add_all(
+            self._handle, ctypes.byref(count)))
+        return count.value
+
+    def watch(self, flags: int) -> None:
+        """Which processes to add later on: WATCH_*."""
+        self._lib.lb_session_watch(self._handle, flags)
+
+    def cgroup(self, path: str) -> None:
+        """Only processes below this cgroup folder. Raises Error."""
+        self._check(self._lib.lb_session_cgroup(
+            self._handle, os.fsencode(path)))
+
+    def needs(self) -> Needs:
+        """Table sizes that the processes added so far need."""
+        raw = _Needs()
+        self._lib.lb_session_needs(self._handle, ctypes.byref(raw))
+        return Needs(raw.rows, raw.blocks, raw.rules, raw.procs)
+
+    def start(self, fds: Mapping[str, int], programs: Mapping[int, int],
+              room: Needs, flags: int) -> None:
+        """Hand everything to a loaded program.
+
+        FDS by the names of struct lb_map_fds; PROGRAMS by tail call slot.
+        """
+        raw_fds = _MapFds(**fds)
+        raw_room = _Needs(room.rows, room.blocks, room.rules, room.procs)
+        for slot, fd in programs.items():
+            self._check(self._lib.lb_session_set_prog(fds["progs"], slot, fd))
+        self._check(self._lib.lb_session_start(
+            self._handle, ctypes.byref(raw_fds), ctypes.byref(raw_room),
+            flags))
+
+    def poll(self, timeout_ms: int) -> None:
+        """Drain for TIMEOUT_MS at most."""
+        self._check(self._lib.lb_session_poll(self._handle, timeout_ms))
+
+    def alive(self) -> int:
+        """Processes that have not exited."""
+        return int(self._lib.lb_session_alive(self._handle))
+
+    def stop(self) -> None:
+        """End sampling and read all counts."""
+        self._check(self._lib.lb_session_stop(self._handle))
+
+    def folded(self, flags: int) -> Iterator[Tuple[str, int, int]]:
+        """Yield (text, samples, PID or 0) of each different text."""
+        count = ctypes.c_size_t()
+        self._check(self._lib.lb_session_fold(
+            self._handle, flags, ctypes.byref(count)))
+        samples, pid = ctypes.c_uint64(), _INT()
+        for i in range(count.value):
+            raw = self._lib.lb_session_folded(
+                self._handle, i, ctypes.byref(samples), ctypes.byref(pid))
+            yield _text(raw), samples.value, pid.value
+
+    def totals(self) -> Totals:
+        """How the samples ended."""
+        raw = _Totals()
+        self._lib.lb_session_totals(self._handle, ctypes.byref(raw))
+        words = {}
+        for stop in range(_STOPS):
+            word = _text(self._lib.lb_stop_text(stop))
+            if raw.by_stop[stop] and word not in ("root", "truncated"):
+                words[word] = raw.by_stop[stop]
+        plain = {f.name: getattr(raw, f.name) for f in fields(Totals)
+                 if f.name != "by_reason"}
+        return Totals(by_reason=words, **plain)
+
+    def troubles(self) -> List[str]:
+        """Mapped files that could not be used fully, one line each."""
+        lines: List[str] = []
+        while True:
+            raw = self._lib.lb_session_trouble(self._handle, len(lines))
+            if raw is None:
+                return lines
+            lines.append(_text(raw))
+
+
+def version() -> str:
+    """Version of the C core."""
+    return _text(_load().lb_version())
+
+
+__all__ = ["Error", "Needs", "Session", "Totals", "errno", "version"]

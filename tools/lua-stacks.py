@@ -1,0 +1,285 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""lua-stacks - profile kernel, native and Lua code of LuaJIT processes
+
+Samples the stack of each thread on a timer: kernel, native and Lua frames in
+their real order. Reads the target only: no uprobe, no restart, no debug info.
+"""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+from typing import List, Optional
+
+_HERE = Path(__file__).resolve().parent
+for _folder in (_HERE.parent / "scripts",
+                _HERE.parent / "share" / "lua-bpf-tools"):
+    if (_folder / "luabpf").is_dir():
+        sys.path.insert(0, str(_folder))
+        break
+
+from luabpf import __version__, bpf, cli, drain, lib, report  # noqa: E402
+
+EXAMPLES = """examples:
+  lua-stacks -p 185 30            # profile process 185 for 30 seconds
+  lua-stacks -p 185 -f 30 > out   # folded, for flamegraph.pl
+  lua-stacks -p "$(pgrep -d, nginx)" -f --per-pid 30   # each worker apart
+  lua-stacks -p 185 --tree 60     # with its children, also those to come
+  lua-stacks                      # all LuaJIT processes, until Ctrl-C
+  lua-stacks -p 185 -F 999 5      # 999 samples a second and CPU
+  lua-stacks -p 185 --lua-only --lines -f 10   # Lua frames, current lines
+  lua-stacks -L 190 10            # one thread
+  lua-stacks -p 185 --wait 30     # begin when a LuaJIT is in it
+  lua-stacks --cgroup /sys/fs/cgroup/web 30    # processes of one cgroup
+"""
+
+_HEADROOM = lib.Needs(rows=1 << 18, blocks=1 << 17, rules=1 << 13, procs=8)
+_HEADROOM_OPEN = lib.Needs(rows=1 << 20, blocks=1 << 19, rules=1 << 16,
+                           procs=512)
+_RING_PAGES = 1024
+
+
+def parse_args(argv: List[str]) -> argparse.Namespace:
+    """The command line; the letters are those of BCC's profile."""
+    parser = argparse.ArgumentParser(
+        prog="lua-stacks", epilog=EXAMPLES,
+        description="Profile kernel, native and Lua code of LuaJIT processes.",
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("-p", "--pid", type=cli.pid_list, metavar="PIDS",
+        help="profile these processes, comma separated; without -p and -L "
+        "every process that holds a LuaJIT")
+    add("-L", "--tid", type=cli.tid_list, metavar="TIDS",
+        help="profile these threads only, comma separated")
+    part = parser.add_mutually_exclusive_group()
+    part.add_argument("-U", "--user-stacks-only", action="store_true",
+                      help="no kernel frames")
+    part.add_argument("-K", "--kernel-stacks-only", action="store_true",
+                      help="kernel frames only")
+    rate = parser.add_mutually_exclusive_group()
+    rate.add_argument("-F", "--frequency", type=cli.positive_int,
+                      metavar="HZ", help="samples a second and CPU "
+                      "(default 49)")
+    rate.add_argument("-c", "--count", type=cli.positive_int, metavar="COUNT",
+                      help="one sample each COUNT nanoseconds of CPU clock")
+    add("-d", "--delimited", action="store_true",
+        help="a mark between kernel and user frames")
+    add("-a", "--annotations", action="store_true",
+        help="suffixes: _[k] kernel, _[j] Lua running as machine code")
+    add("-I", "--include-idle", action="store_true",
+        help="the idle task too")
+    add("-f", "--folded", action="store_true",
+        help="one line a stack, for flamegraph.pl")
+    add("-C", "--cpu", type=cli.cpu, metavar="CPU", help="this CPU only")
+    add("--stack-storage-size", type=cli.positive_int, default=65536,
+        metavar="N", help="different stacks that are kept (default 65536)")
+    add("--lua-only", action="store_true", help="show Lua frames only")
+    add("--lines", action="store_true",
+        help="show the current line of each Lua frame, not the function's "
+        "first")
+    add("--per-pid", action="store_true",
+        help="comm-PID as root of each stack")
+    add("--tree", action="store_true",
+        help="with -p: descendants too, also those that are forked later")
+    add("--cgroup", metavar="PATH",
+        help="processes of this cgroup and those below it")
+    add("--wait", action="store_true",
+        help="wait until there is a LuaJIT to profile")
+    add("-v", "--verbose", action="store_true",
+        help="say more on stderr")
+    add("--ebpf", action="store_true", help="print the BPF program and exit")
+    add("--version", action="version", version="lua-stacks " + __version__)
+    add("duration", nargs="?", type=cli.positive_float,
+        help="seconds (default: until Ctrl-C)")
+    args = parser.parse_args(argv)
+    if args.tree and not args.pid:
+        parser.error("--tree goes with -p")
+    if args.cgroup and (args.pid or args.tid):
+        parser.error("--cgroup goes without -p and -L")
+    if args.pid and args.tid:
+        parser.error("-p and -L exclude each other")
+    return args
+
+
+def _hint(error: lib.Error) -> Optional[str]:
+    if error.code in (lib.errno.EPERM, lib.errno.EACCES):
+        return "run as root"
+    if error.code == lib.errno.ENOENT:
+        return "use --wait if one is loaded later"
+    if error.code == lib.errno.EOPNOTSUPP:
+        return "see the table of supported builds in README.md"
+    if error.code == lib.errno.EINVAL:
+        return "give the process with -p, or the thread with -L"
+    return None
+
+
+def _add_targets(session: lib.Session, args: argparse.Namespace) -> int:
+    """Add what was asked for; how many processes."""
+    if args.pid:
+        for pid in args.pid:
+            # with several, one without a LuaJIT (a master) is no error
+            session.add_pid(pid, need_vm=len(args.pid) == 1 and not args.tree)
+    elif args.tid:
+        for tid in args.tid:
+            session.add_tid(tid)
+    else:
+        return session.add_all()
+    return session.alive()
+
+
+def discover(session: lib.Session, args: argparse.Namespace,
+             ending: drain.Ending) -> None:
+    """Find the processes to profile, waiting for them with --wait."""
+    waiting = False
+    while True:
+        try:
+            if _add_targets(session, args):
+                return
+            error = lib.Error(lib.errno.ENOENT,
+                              "no LuaJIT: none of the processes that can be "
+                              "read holds one")
+        except lib.Error as caught:
+            error = caught
+        if not args.wait or error.code != lib.errno.ENOENT:
+            raise cli.Fail(str(error), hint=_hint(error))
+        if ending.asked:
+            raise cli.Fail("ended before a LuaJIT appeared")
+        if not waiting:
+            cli.message("waiting for a LuaJIT...")
+            waiting = True
+        time.sleep(0.1 if args.pid or args.tid else 0.5)
+
+
+def table_room(needs: lib.Needs, is_open: bool) -> lib.Needs:
+    """Sizes of the tables: what is needed now and room for what may come."""
+    more = _HEADROOM_OPEN if is_open else _HEADROOM
+    return lib.Needs(needs.rows + more.rows, needs.blocks + more.blocks,
+                     needs.rules + more.rules, needs.procs + more.procs)
+
+
+def announce(args: argparse.Namespace) -> str:
+    """What is about to be sampled, in words."""
+    rate = f"{args.count} ns" if args.count else f"{args.frequency or 49} Hertz"
+    if args.tid:
+        what = "TID " + ",".join(map(str, args.tid))
+    elif args.pid:
+        what = "PID " + ",".join(map(str, args.pid))
+    else:
+        what = "all LuaJIT processes"
+    stack = "user" if args.user_stacks_only else \
+        "kernel" if args.kernel_stacks_only else "kernel + user + Lua"
+    until = f" for {args.duration:g} secs." if args.duration else \
+        "... Hit Ctrl-C to end."
+    return f"Sampling at {rate} of {what} by {stack} stack{until}"
+
+
+def config_flags(args: argparse.Namespace) -> int:
+    """enum lb_config_flag of these options."""
+    flags = 0
+    if not args.kernel_stacks_only:
+        flags |= lib.CONFIG_USER
+    if not args.user_stacks_only:
+        flags |= lib.CONFIG_KERNEL
+    if args.include_idle:
+        flags |= lib.CONFIG_IDLE
+    if args.lines:
+        flags |= lib.CONFIG_LINES
+    return flags
+
+
+def fold_flags(args: argparse.Namespace) -> int:
+    """enum lb_fold_flag of these options."""
+    flags = 0
+    for wanted, flag in ((args.annotations, lib.FOLD_ANNOTATE),
+                         (args.delimited, lib.FOLD_DELIMIT),
+                         (args.lua_only, lib.FOLD_LUA_ONLY),
+                         (args.lines, lib.FOLD_LINES),
+                         (args.per_pid or not args.folded, lib.FOLD_PER_PID)):
+        if wanted:
+            flags |= flag
+    return flags
+
+
+def sample(session: lib.Session, args: argparse.Namespace,
+           ending: drain.Ending) -> None:
+    """Compile, attach, and drain until the end."""
+    is_open = bool(args.tree or not (args.pid or args.tid))
+    room = table_room(session.needs(), is_open)
+    with cli.Progress() as progress:
+        progress.show("compiling...")
+        program = bpf.Program("lua_stacks", {
+            "LB_ROWS": room.rows, "LB_BLOCKS": room.blocks,
+            "LB_RULES": room.rules, "LB_PROCS": room.procs,
+            "LB_STACKS": args.stack_storage_size,
+            "LB_RING_PAGES": _RING_PAGES})
+        with program:
+            drain.connect(session, program, "lua_stacks", room,
+                          config_flags(args))
+            progress.clear()
+            print(announce(args), file=sys.stderr)
+            program.attach_exec("lua_stacks_exec")
+            program.attach_timer("lua_stacks_sample",
+                                 0 if args.count else args.frequency or 49,
+                                 args.count or 0, args.cpu)
+
+            def tick(spent: float) -> None:
+                total = f" of {args.duration:g}" if args.duration else ""
+                progress.show(f"{spent:.0f}{total} s")
+
+            drain.run(session, ending, args.duration,
+                      until_gone=not is_open, tick=tick)
+            program.detach_timer()
+            session.stop()
+
+
+def print_report(session: lib.Session, args: argparse.Namespace) -> None:
+    """The stacks on stdout, the account on stderr."""
+    stacks = session.folded(fold_flags(args))
+    if args.folded:
+        report.write_folded(stacks, sys.stdout)
+    else:
+        report.write_stacks(stacks, sys.stdout)
+    sys.stdout.flush()
+    totals = session.totals()
+    for line in report.closing_lines(totals):
+        cli.message(line)
+    if totals.failed or args.verbose:
+        for line in session.troubles():
+            cli.message(line)
+    if not totals.samples and not totals.lost:
+        cli.message("no samples: the processes used no CPU time while they "
+                    "were profiled")
+
+
+def main(argv: List[str]) -> int:
+    """Run the tool; its exit status."""
+    args = parse_args(argv)
+    if args.ebpf:
+        print(bpf.program_text("lua_stacks"))
+        return 0
+
+    def log(level: int, text: str) -> None:
+        if level <= (3 if args.verbose else 1):
+            cli.message(text)
+
+    with drain.Ending() as ending, lib.Session(log) as session:
+        if args.tree:
+            session.watch(lib.WATCH_TREE)
+        elif not (args.pid or args.tid):
+            session.watch(lib.WATCH_ALL)
+        try:
+            if args.cgroup:
+                session.cgroup(args.cgroup)
+            discover(session, args, ending)
+            sample(session, args, ending)
+            print_report(session, args)
+        except lib.Error as error:
+            raise cli.Fail(str(error), hint=_hint(error)) from None
+    return 0
+
+
+if __name__ == "__main__":
+    os.umask(0o077)
+    cli.run(main)
