@@ -2,7 +2,8 @@
 /*
  * Names of Lua functions: what a prototype is called, and what a fast function
  * is called. All evidence is read from the target soon after the prototype is
- * first seen; the name is settled when it is first asked for, and never changes.
+ * first seen; the name is settled when it is first asked for, and never
+ * changes.
  */
 #ifndef LB_NAMES_H
 #define LB_NAMES_H
@@ -10,12 +11,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "proc.h"
+#include "escape.h"
+#include "target.h"
 #include "../bpf_c/lb_wire.h"
 #include "../bpf_c/lj_offsets.h"
-
-/* Reads target memory: 0 when all bytes were read, else -errno. */
-typedef int (*lb_read_fn)(void *arg, uint64_t addr, void *buf, size_t size);
 
 struct lb_names; /* of one process */
 
@@ -41,15 +40,19 @@ int lb_names_add_proto(struct lb_names *names, const struct lb_proto_rec *rec,
  * lb_names_add_call() - evidence: @callee_id was called from @caller_id
  * @caller_pos: bytecode index of the call instruction in the caller (the pos of
  * its frame), LB_POS_UNKNOWN is ignored
+ *
+ * Only for neighbours on the stack: with a C function in between (sort, pcall)
+ * the instruction names that function instead.
  */
 void lb_names_add_call(struct lb_names *names, uint32_t caller_id,
 		       uint32_t caller_pos, uint32_t callee_id);
 
 /**
  * lb_names_scan_tables() - evidence: walk globals and package.loaded of a VM
- * Bounded (tables, depth, nodes); done once for each @g_addr and repeated on
- * request when functions are still unnamed. Finds the names of Lua functions
- * stored in tables and of fast functions.
+ * Bounded (reads, tables, depth, nodes); done once for each @g_addr and
+ * repeated on request when functions are still unnamed. Finds the names of Lua
+ * functions stored in tables and of fast functions. Return: 0, -E2BIG (a bound
+ * was hit; what was found is kept), -EBADMSG, -ENOMEM, or what reading gave.
  */
 int lb_names_scan_tables(struct lb_names *names, uint64_t g_addr,
 			 const struct lj_offsets *offsets);
@@ -65,13 +68,5 @@ const char *lb_names_proto_text(struct lb_names *names, uint32_t id,
 /** `string.gsub@[builtin]`, or `builtin#N@[builtin]` when not found. */
 const char *lb_names_fast_text(struct lb_names *names, uint64_t g_addr,
 			       uint32_t ffid);
-
-/**
- * lb_escape() - make bytes safe for a folded line and a terminal
- * `;`, control bytes, DEL and invalid UTF-8 become \xNN; a backslash is left
- * as it is. @out_size at least 4 * size + 1 never cuts. Return: bytes written,
- * NUL not counted.
- */
-size_t lb_escape(const char *text, size_t size, char *out, size_t out_size);
 
 #endif

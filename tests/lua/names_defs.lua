@@ -14,7 +14,10 @@ local function line_of(f)
 	return debug.getinfo(f, "S").linedefined
 end
 
+local keep = {} -- a dead function has no name
+
 local function say(kind, f, name, ...)
+	keep[#keep + 1] = f
 	io.write(table.concat({ kind, ("%p"):format(f), name, line_of(f), ... },
 		"\t"), "\n")
 end
