@@ -5,7 +5,7 @@
 -- A numeric loop: compiled by the JIT, one trace.
 local function forecast_demand(seed)
   local x, total = seed / 100, 0
-  for i = 1, 60000 do
+  for i = 1, 40000 do
     x = 3.7 * x * (1 - x)
     total = total + x * (i % 7)
   end
@@ -49,7 +49,7 @@ end
 
 -- Coroutines: the stack of the consumer lies below that of the producer.
 local function read_stock()
-  for shelf = 1, 300 do
+  for shelf = 1, 1000 do
     coroutine.yield(shelf, tostring(shelf * 17))
   end
 end
@@ -66,7 +66,7 @@ end
 local function handle_order(i)
   local letter = render_letter()
   host.checksum(letter)
-  if i % 4 == 0 then
+  if i == 8 then
     rank_orders()
   end
 end
@@ -74,6 +74,6 @@ end
 function serve()
   forecast_demand(37)
   host.each_order(8, handle_order)
-  count_routes(18)
+  count_routes(21)
   take_stock()
 end

@@ -37,7 +37,7 @@ static int host_checksum(lua_State *L)
 	const char *s = luaL_checklstring(L, 1, &len);
 	uint32_t sum = 0;
 
-	for (int round = 0; round < 40; round++)
+	for (int round = 0; round < 80; round++)
 		sum ^= host_checksum_bytes(s, len);
 	lua_pushnumber(L, sum);
 	return 1;
