@@ -38,7 +38,16 @@ def run_part(name, command):
     return passed, failed, skipped
 
 
+def name_upstream_luajit():
+    """Tell the tests where fetch-debs put the LuaJIT that is not installed."""
+    output = os.environ.get("OUTPUT", os.path.join(HERE, "..", ".output"))
+    path = os.path.realpath(os.path.join(output, "deb/upstream/usr/bin/luajit"))
+    if os.path.exists(path):
+        os.environ.setdefault("LB_LUAJIT_UPSTREAM", path)
+
+
 def main(programs):
+    name_upstream_luajit()
     parts = [(os.path.basename(path), [path]) for path in programs]
     parts.append(("tests/py",
                   [sys.executable, os.path.join(HERE, "py", "run.py")]))

@@ -43,9 +43,10 @@ class InstallTest(unittest.TestCase):
     def test_package_is_complete(self):
         own = os.path.join(self.dest, "opt/x/lib/lua-bpf-tools")
         code = (f"import sys; sys.path.insert(0, {own + '/scripts'!r})\n"
-                "import luabpf, os\n"
-                "assert os.path.isfile(luabpf.library_path())\n"
-                "assert os.listdir(luabpf.BPF_DIR)\n"
+                "import luabpf\n"
+                "from luabpf import bpf, lib\n"
+                "with lib.Session(print): pass\n"
+                "assert bpf.program_text('lua_stacks')\n"
                 "print(luabpf.ROOT, luabpf.__version__)")
         done = self.run_in("/usr/bin/python3", "-c", code)
         self.assertEqual(done.stdout,
