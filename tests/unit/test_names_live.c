@@ -4,6 +4,9 @@
  * tests/lua/names_defs.lua says where its functions are and what each is
  * called; for calls, what the VM itself calls them.
  *
+ * And against the source of all Lua files that this machine has: a function
+ * that begins on a line such as `function M.f(` has that name.
+ *
  * LB_LUAJIT (default /usr/bin/luajit) and LB_LUAJIT_UPSTREAM name the
  * interpreters. Run in the top folder of the source tree.
  */
@@ -34,6 +37,7 @@ struct line { /* what the program said */
 	unsigned int first_line;
 	uint64_t caller;
 	char pos[512];
+	char path[256];
 };
 
 struct live {
@@ -54,8 +58,8 @@ static int read_live(void *arg, uint64_t addr, void *buf, size_t size)
 	return lb_proc_read(live->proc, addr, buf, size);
 }
 
-static void start(const char *luajit, const char *program, const char *arg,
-		  struct live *live, FILE **out_ret)
+/* @args: luajit, program, ..., NULL */
+static void start(char *const *args, struct live *live, FILE **out_ret)
 {
 	int to[2], from[2];
 
@@ -68,7 +72,7 @@ static void start(const char *luajit, const char *program, const char *arg,
 	if (!live->pid) {
 		dup2(to[0], 0);
 		dup2(from[1], 1);
-		execl(luajit, luajit, program, arg, (char *)NULL);
+		execv(args[0], args);
 		_exit(127);
 	}
 	close(to[0]);
@@ -100,6 +104,8 @@ static void parse_line(struct live *live, char *text)
 			snprintf(line->name, sizeof(line->name), "%s", field);
 		else if (i == 3)
 			line->first_line = (unsigned int)atoi(field);
+		else if (i == 4 && line->kind == 'M')
+			snprintf(line->path, sizeof(line->path), "%s", field);
 		else if (i == 4)
 			line->caller = strtoull(field, NULL, 16);
 		else if (i == 5)
@@ -148,16 +154,15 @@ static bool find_offsets(struct live *live)
 }
 
 /* False: skipped or failed, with the reason given. */
-static bool setup(struct live *live, const char *luajit, const char *program,
-		  const char *arg)
+static bool setup(struct live *live, char *const *args)
 {
 	FILE *out;
 
-	if (access(luajit, X_OK)) {
+	if (access(args[0], X_OK)) {
 		SKIP("no luajit");
 		return false;
 	}
-	start(luajit, program, arg, live, &out);
+	start(args, live, &out);
 	if (!read_lines(live, out)) {
 		CHECK(!"the program said ready");
 		stop(live);
@@ -404,15 +409,212 @@ static void check_calls(struct live *live)
 	CHECK_INT(right, total);
 }
 
-static void with_luajit(const char *luajit, void (*check)(struct live *live))
+/* ---- the source as oracle ---- */
+
+struct source {
+	struct live *live;
+	struct lb_names *names;
+	char **lines; /* of the file */
+	size_t n_lines;
+	unsigned int judged, right, anonymous, other;
+	int depth;
+};
+
+static bool is_path(char c)
 {
+	return c == '_' || c == '.' || c == ':' || (c >= '0' && c <= '9') ||
+	       (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+static size_t copy_path(const char *text, char *out, size_t out_size)
+{
+	size_t n = 0;
+
+	while (is_path(text[n]) && n + 1 < out_size)
+		n++;
+	memcpy(out, text, n);
+	out[n] = '\0';
+	return n;
+}
+
+/*
+ * The name a line gives to the one function that begins on it.
+ * *part_ret: what is before it in the path is not to be seen
+ */
+static bool name_in_line(const char *line, char *name, size_t size,
+			 bool *part_ret)
+{
+	const char *at = strstr(line, "function"), *p;
+	bool local;
+	size_t n;
+
+	*part_ret = false;
+	if (!at || strstr(at + 8, "function") || strstr(line, "--"))
+		return false;
+	while (*line == ' ' || *line == '\t')
+		line++;
+	local = !strncmp(line, "local ", 6);
+	line += local ? 6 : 0;
+	if (line == at)
+		return at[8] == ' ' && copy_path(at + 9, name, size);
+	n = copy_path(line, name, size);
+	p = line + n;
+	while (*p == ' ')
+		p++;
+	if (!n || *p != '=' || p[1] == '=')
+		return false;
+	for (p++; *p == ' '; p++)
+		;
+	*part_ret = !local; /* in a table constructor, maybe */
+	return p == at;
+}
+
+static void judge(struct source *source, const struct lb_proto *proto)
+{
+	struct lb_proto_rec rec;
+	char name[128], got[512], *end;
+	const char *line;
+	uint32_t id = 0;
+	bool part;
+
+	make_rec(source->live, proto->addr, &rec);
+	CHECK_INT(lb_names_add_proto(source->names, &rec, &source->live->off,
+				     &id),
+		  0);
+	snprintf(got, sizeof(got), "%s",
+		 lb_names_proto_text(source->names, id, LB_LINE_UNKNOWN));
+	end = strchr(got, '@');
+	if (end)
+		*end = '\0';
+	if (!proto->first_line || proto->first_line > source->n_lines)
+		return;
+	line = source->lines[proto->first_line - 1];
+	if (!name_in_line(line, name, sizeof(name), &part)) {
+		*(strcmp(got, "?") ? &source->other : &source->anonymous) += 1;
+		return;
+	}
+	source->judged++;
+	end = strrchr(name, '.');
+	if (end && strstr(line, "(self"))
+		*end = ':'; /* a method, however it is written */
+	end = got;
+	if (part && strlen(got) > strlen(name))
+		end += strlen(got) - strlen(name);
+	if (!strcmp(end, name) &&
+	    (end == got || end[-1] == '.' || end[-1] == ':'))
+		source->right++;
+	else
+		fprintf(stderr, "  %s, not %s: %s", got, name, line);
+}
+
+static int judge_child(void *arg, const struct lb_proto_child *child)
+{
+	struct source *source = arg;
+	struct lb_target target = { .read = read_live,
+				    .read_arg = source->live,
+				    .off = &source->live->off,
+				    .budget = 100000 };
+	struct lb_proto proto;
+
+	CHECK_INT(lb_proto_read(&target, child->addr, &proto), 0);
+	judge(source, &proto);
+	if (source->depth++ < 20)
+		CHECK_INT(lb_proto_each_child(&target, &proto, judge_child,
+					      source),
+			  0);
+	source->depth--;
+	lb_proto_fini(&proto);
+	return 0;
+}
+
+static void read_source(struct source *source, const char *path)
+{
+	FILE *file = fopen(path, "r");
+	char *line = NULL;
+	size_t room = 0;
+
+	while (file && getline(&line, &room, file) > 0) {
+		source->lines =
+			realloc(source->lines,
+				(source->n_lines + 1) * sizeof(*source->lines));
+		source->lines[source->n_lines++] = strdup(line);
+	}
+	free(line);
+	if (file)
+		fclose(file);
+}
+
+static void judge_file(struct live *live, const struct line *main_line,
+		       struct source *total)
+{
+	struct source source = { .live = live, .names = names_of(live) };
+	struct lb_proto_child child = { .addr = proto_of(live,
+							 main_line->addr) };
+
+	read_source(&source, main_line->path);
+	add(live, source.names, main_line->addr);
+	judge_child(&source, &child);
+	for (size_t i = 0; i < source.n_lines; i++)
+		free(source.lines[i]);
+	free(source.lines);
+	lb_names_free(source.names);
+	total->judged += source.judged;
+	total->right += source.right;
+	total->anonymous += source.anonymous;
+	total->other += source.other;
+}
+
+static void check_sources(const char *luajit)
+{
+	static const char *const patterns[] = {
+		"/usr/share/luajit-2.1*/jit/*.lua",
+		"/usr/share/lua/5.1/*.lua",
+		"/usr/share/lua/5.1/*/*.lua",
+		"/usr/share/lua/5.1/*/*/*.lua",
+		"/usr/share/nvim/runtime/lua/*.lua",
+		"/usr/share/nvim/runtime/lua/*/*.lua",
+		"/usr/share/nvim/runtime/lua/*/*/*.lua",
+		"tests/lua/*.lua",
+	};
 	static struct live live;
+	char *args[LINES_MAX] = { (char *)luajit,
+				  (char *)"tests/lua/names_files.lua" };
+	struct source total = { .judged = 0 };
+	size_t n = 2;
+	glob_t files = { .gl_pathc = 0 };
 
 	if (!luajit) {
 		SKIP("LB_LUAJIT_UPSTREAM is not set");
 		return;
 	}
-	if (!setup(&live, luajit, PROGRAM, NULL))
+	for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++)
+		glob(patterns[i], i ? GLOB_APPEND : 0, NULL, &files);
+	for (size_t i = 0; i < files.gl_pathc && n < LINES_MAX - 1; i++)
+		args[n++] = files.gl_pathv[i];
+	if (setup(&live, args)) {
+		for (size_t i = 0; i < live.n_lines; i++)
+			judge_file(&live, &live.lines[i], &total);
+		stop(&live);
+		printf("  source: %zu files, %u of %u right; of the others %u"
+		       " anonymous, %u named\n",
+		       live.n_lines, total.right, total.judged, total.anonymous,
+		       total.other);
+		CHECK(total.judged > 50);
+		CHECK_INT(total.right, total.judged);
+	}
+	globfree(&files);
+}
+
+static void with_luajit(const char *luajit, void (*check)(struct live *live))
+{
+	static struct live live;
+	char *args[] = { (char *)luajit, (char *)PROGRAM, NULL };
+
+	if (!luajit) {
+		SKIP("LB_LUAJIT_UPSTREAM is not set");
+		return;
+	}
+	if (!setup(&live, args))
 		return;
 	check(&live);
 	stop(&live);
@@ -470,6 +672,16 @@ static void test_fast_live_upstream(void)
 	with_luajit(upstream_luajit(), check_fast);
 }
 
+static void test_sources_live(void)
+{
+	check_sources(system_luajit());
+}
+
+static void test_sources_live_upstream(void)
+{
+	check_sources(upstream_luajit());
+}
+
 int main(void)
 {
 	static const struct lb_test_case cases[] = {
@@ -481,6 +693,8 @@ int main(void)
 		LB_TEST(test_calls_live_upstream),
 		LB_TEST(test_fast_live),
 		LB_TEST(test_fast_live_upstream),
+		LB_TEST(test_sources_live),
+		LB_TEST(test_sources_live_upstream),
 	};
 
 	return LB_TEST_MAIN(cases);
