@@ -106,6 +106,8 @@ def parse_args(argv: List[str]) -> argparse.Namespace:
 def _hint(error: lib.Error) -> Optional[str]:
     if error.code in (lib.errno.EPERM, lib.errno.EACCES):
         return "run as root"
+    if error.code == lib.errno.ESRCH:
+        return "pgrep -a NAME lists processes"
     if error.code == lib.errno.ENOENT:
         return "use --wait if one is loaded later"
     if error.code == lib.errno.EOPNOTSUPP:

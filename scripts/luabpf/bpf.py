@@ -15,6 +15,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
 from luabpf import headers
 from luabpf.cli import Fail, online_cpus
 
+_KERNEL_HINT = "run as root, on Linux 5.15 or later with BPF"
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"((?:lb|lj)_[a-z0-9_]+\.h)"')
 
 
@@ -78,11 +79,9 @@ class Program:
 
         Raises Fail when headers, compiler or kernel refuse.
         """
-        tree: Optional[str] = None
-        if "BCC_KERNEL_SOURCE" not in os.environ:
-            tree = headers.find_tree()
-            if tree:
-                os.environ["BCC_KERNEL_SOURCE"] = tree
+        tree = headers.find_tree()
+        if tree:
+            os.environ["BCC_KERNEL_SOURCE"] = tree
         try:
             import bcc
         except ImportError:
@@ -103,6 +102,11 @@ class Program:
     @staticmethod
     def _refused(name: str, text: str, error: Exception) -> Fail:
         _keep_log(text)
+        # BCC makes the maps when it has compiled, and fails in the same way.
+        found = re.search(r"could not open bpf map: .*, error: (.*)", text)
+        if found:
+            return Fail(f"the kernel refused BPF maps: {found.group(1)}",
+                        hint=_KERNEL_HINT)
         lines = [line.strip() for line in text.splitlines()
                  if "error:" in line or "rror" in line]
         why = lines[0] if lines else str(error)
@@ -132,8 +136,7 @@ class Program:
         except Exception as error:
             _keep_log(catch.text)
             raise Fail(f"the kernel refused {kind} programs: {error}",
-                       hint="run as root, on Linux 5.15 or later with BPF"
-                       ) from None
+                       hint=_KERNEL_HINT) from None
 
     def fd(self, function: str) -> int:
         """File descriptor of a loaded function."""
