@@ -32,6 +32,10 @@ enum lb_frame_type { /* FRAME_* of lj_frame.h */
 
 #define LB_CONT_FFI_CALLBACK 1 /* LJ_CONT_FFI_CALLBACK */
 
+#define LB_RETRY_WAYS 4 /* for each of three candidates; a power of two */
+#define LB_RETRY_LAST (3 * LB_RETRY_WAYS - 1)
+#define LB_RETRY_NONE (LB_RETRY_LAST + 1)
+
 #define LB_LUA_WORD(s, a) \
 	((s)->lua_win[(((a) - (s)->lua_lo) >> 3) & (LB_WINDOW_WORDS - 1)])
 
@@ -116,49 +120,100 @@ static __always_inline int lb_vm_leave(struct lb_state *s)
 }
 
 /*
+ * From the frame at @f along its @link to the one below. Return: 0, or a
+ * detail; s->mode is LB_MODE_NATIVE when the link is a C boundary.
+ */
+static __always_inline __u8 lb_lua_link(struct lb_state *s, __u64 f, __u64 link)
+{
+	__u32 type = link & 7;
+
+	if ((type & 3) == LB_LINK_LUA) {
+		__u32 ins = 0;
+
+		if (lb_code_before(s, link, &ins))
+			return LB_DETAIL_CALL_READ;
+		s->f = f - 8 * (2 + ((ins >> 8) & 0xff));
+		s->lua_pc = link;
+		return LB_DETAIL_NONE;
+	}
+	s->code_lo = s->code_hi = 0;
+	s->f = f - (link & ~7ULL);
+	if (s->f > f)
+		return LB_DETAIL_DELTA;
+	if (type == LB_LINK_VARG) {
+		s->vararg = 1;
+		return LB_DETAIL_NONE;
+	}
+	s->lua_pc = 0;
+	if (type == LB_LINK_C || type == LB_LINK_CP) {
+		lb_vm_leave(s);
+	} else if (type == LB_LINK_CONT) {
+		if (lb_lua_window(s, f))
+			return LB_DETAIL_STACK_READ;
+		if (LB_LUA_WORD(s, f - 24) == LB_CONT_FFI_CALLBACK)
+			lb_vm_leave(s);
+		else
+			s->lua_pc = LB_LUA_WORD(s, f - 16);
+	}
+	return LB_DETAIL_NONE;
+}
+
+/*
  * Start again at the top frame with the next candidate for BASE: rdx (leaf in
  * the VM), rbp (the VM keeps BASE there across some C calls), L->base. Each is
- * tried as it stands, and then as if the function slot were overwritten by
- * results already (returning): rbx is then the return address.
+ * tried in four ways: as it stands; as if the function slot were overwritten
+ * by results already (returning), the link being in rbx; the same with the
+ * link in the C frame (SAVE_PC), where coroutine.resume keeps it; and with the
+ * link in its place.
  */
 static __always_inline int lb_lua_retry(struct lb_state *s)
 {
-	__u32 t = s->retry;
-	__u64 base = s->cand[(t >> 1) & 3];
-	__u32 ins = 0;
+	__u32 t = s->retry, way = t & (LB_RETRY_WAYS - 1);
+	__u64 base = s->cand[(t / LB_RETRY_WAYS) & 3];
+	__u64 link = way == 1 ? s->bx0 : s->save_pc;
+	__u64 f = base - 8;
 
 	s->rec.head.n_frames = s->n_frames0;
 	s->hash = s->hash0;
 	s->n_walked = 0;
 	s->vararg = 0;
 	s->strict = 0;
-	s->f = 0;
+	s->f = f;
 	s->lua_pc = s->bx0;
 	s->code_lo = s->code_hi = 0;
+	if (way == 0 && base)
+		return 0;
+	s->f = 0; /* fails at once: next candidate */
 	if (!base)
-		return 0; /* fails at once: next candidate */
-	if (t & 1) {
-		if ((s->bx0 & 3) || lb_code_before(s, s->bx0, &ins))
-			return 0;
-		base -= 8 * (2 + ((ins >> 8) & 0xff));
-		s->strict = 1;
-	}
-	s->f = base - 8;
+		return 0;
+	/* the VM flips bit 0 of rbx while it looks at the type; the link in
+	 * memory is whole unless a second result has overwritten it */
+	if (lb_lua_window(s, f))
+		return 0;
+	if (way == 3 ||
+	    (link & 3 && !((LB_LUA_WORD(s, f) ^ link) & ~7ULL)))
+		link = LB_LUA_WORD(s, f);
+	if (link & 3 && (link & ~7ULL) > f - s->l_stack)
+		return 0;
+	s->strict = 1;
+	if (lb_lua_link(s, f, link))
+		s->f = 0;
 	return 0;
 }
 
-#define LB_RETRY_NONE 9
 
 static __always_inline int lb_lua_bad(struct lb_state *s, __u8 detail)
 {
-	if (s->n_walked <= 1 && s->retry < 5) {
+	if (!s->detail)
+		s->detail = detail;
+	if (s->n_walked <= 1 && s->retry < LB_RETRY_LAST) {
 		s->retry++;
 		return lb_lua_retry(s);
 	}
 	s->l_done = 1;
-	s->rec.head.detail = detail;
+	s->rec.head.detail = s->detail;
 	lb_count(LB_CNT_LUA_BAD);
-	lb_push(s, LB_FRAME_BREAK, 0, 0, detail, detail);
+	lb_push(s, LB_FRAME_BREAK, 0, 0, s->detail, s->detail);
 	return lb_vm_leave(s);
 }
 
@@ -207,22 +262,16 @@ static __always_inline __u8 lb_lua_function(struct lb_state *s,
 	return LB_DETAIL_NONE;
 }
 
-/* One Lua frame: emit it, then move to the one it was called from. */
-static __always_inline int lb_lua_step(struct lb_state *s,
-				       struct lj_offsets *lj)
+/* Emit the frame at s->f and move to the one below. Return: 0, or a detail. */
+static __always_inline __u8 lb_lua_frame(struct lb_state *s,
+					 struct lj_offsets *lj)
 {
-	__u64 f = s->f, bottom = s->l_stack + 8;
+	__u64 f = s->f;
 
-	if (f <= bottom) {
-		if (f < bottom || s->strict)
-			return lb_lua_bad(s, LB_DETAIL_BOTTOM);
-		s->l_done = 1;
-		return lb_vm_leave(s);
-	}
 	if (f > s->l_maxstack)
-		return lb_lua_bad(s, LB_DETAIL_ABOVE);
+		return LB_DETAIL_ABOVE;
 	if (lb_lua_window(s, f))
-		return lb_lua_bad(s, LB_DETAIL_STACK_READ);
+		return LB_DETAIL_STACK_READ;
 	__u64 func = LB_LUA_WORD(s, f - 8), link = LB_LUA_WORD(s, f);
 	__u64 tag = func >> LB_TAG_SHIFT;
 
@@ -230,41 +279,30 @@ static __always_inline int lb_lua_step(struct lb_state *s,
 		__u8 detail = lb_lua_function(s, lj, func & LB_GC_MASK);
 
 		if (detail)
-			return lb_lua_bad(s, detail);
+			return detail;
 		s->vararg = 0;
 	} else if (tag != LB_TAG_THREAD) {
-		return lb_lua_bad(s, LB_DETAIL_FUNC_TAG);
+		return LB_DETAIL_FUNC_TAG;
 	}
-	__u32 type = link & 7;
-
 	s->n_walked++;
 	s->strict = 0;
-	if ((type & 3) == LB_LINK_LUA) {
-		__u32 ins = 0;
+	return lb_lua_link(s, f, link);
+}
 
-		if (lb_code_before(s, link, &ins))
-			return lb_lua_bad(s, LB_DETAIL_CALL_READ);
-		s->f = f - 8 * (2 + ((ins >> 8) & 0xff));
-		s->lua_pc = link;
-		return 0;
-	}
-	s->code_lo = s->code_hi = 0;
-	s->f = f - (link & ~7ULL);
-	if (s->f > f)
-		return lb_lua_bad(s, LB_DETAIL_DELTA);
-	if (type == LB_LINK_VARG) {
-		s->vararg = 1;
-		return 0;
-	}
-	s->lua_pc = 0;
-	if (type == LB_LINK_C || type == LB_LINK_CP)
+/* One Lua frame, or the end of this L, or another try at its top. */
+static __always_inline int lb_lua_step(struct lb_state *s,
+				       struct lj_offsets *lj)
+{
+	__u64 bottom = s->l_stack + 8;
+	__u8 detail = LB_DETAIL_BOTTOM;
+
+	if (s->f == bottom && !s->strict) {
+		s->l_done = 1;
 		return lb_vm_leave(s);
-	if (type == LB_LINK_CONT) {
-		if (LB_LUA_WORD(s, f - 24) == LB_CONT_FFI_CALLBACK)
-			return lb_vm_leave(s);
-		s->lua_pc = LB_LUA_WORD(s, f - 16);
 	}
-	return 0;
+	if (s->f > bottom)
+		detail = lb_lua_frame(s, lj);
+	return detail ? lb_lua_bad(s, detail) : 0;
 }
 
 #endif

@@ -77,6 +77,7 @@ struct lb_state {
 	__u32 n_frames0;
 	__u32 retry;
 	__u32 n_walked; /* Lua frames of this segment so far */
+	__u32 detail;	/* why the first try at the top frame failed */
 	__u32 strict;	/* lua_pc must lie in the frame's function */
 	__u32 vararg;	/* next physical frame is the same function */
 	__u32 l_known;	/* f is valid for l */
@@ -86,6 +87,7 @@ struct lb_state {
 	__u32 n_lua;
 	/* registers above the C frame of this segment */
 	__u64 up_pc, up_sp, up_bp, up_bx, up_r14, up_cframe;
+	__u64 save_pc; /* SAVE_PC of that C frame */
 	__s32 nres;
 	__u32 unknown_code; /* segment entered from code without a table */
 	__u64 tmp;

@@ -81,6 +81,7 @@ static __always_inline int lb_cframe_read(struct lb_state *s,
 		return 1;
 	s->nres = LB_STACK_WORD(s, cf + lj->cf_nres);
 	s->up_cframe = LB_STACK_WORD(s, cf + lj->cf_prev);
+	s->save_pc = LB_STACK_WORD(s, cf + lj->cf_pc);
 	s->up_r14 = LB_STACK_WORD(s, cf + lj->cf_r14);
 	s->up_bx = LB_STACK_WORD(s, cf + lj->cf_rbx);
 	s->up_bp = LB_STACK_WORD(s, cf + lj->cf_rbp);
@@ -226,7 +227,9 @@ static __always_inline int lb_lua_begin(struct lb_state *s,
 		s->cand[1] = lb_is_base(s, s->bp) ? s->bp : 0;
 		s->cand[2] = base;
 		s->cand[3] = 0;
-		s->retry = s->cand[0] ? 0 : s->cand[1] ? 2 : 4;
+		s->retry = s->cand[0] ? 0 :
+			   s->cand[1] ? LB_RETRY_WAYS :
+					2 * LB_RETRY_WAYS;
 		base = s->cand[0] ? s->cand[0] :
 		       s->cand[1] ? s->cand[1] :
 				    base;
@@ -292,6 +295,7 @@ static __always_inline int lb_vm_enter(struct lb_state *s,
 	if (s->l_done)
 		return lb_vm_leave(s);
 	s->leaf = 0;
+	s->detail = LB_DETAIL_NONE;
 	s->n_frames0 = s->rec.head.n_frames;
 	s->hash0 = s->hash;
 	s->n_walked = 0;

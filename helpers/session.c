@@ -29,7 +29,8 @@
 #define REJECTED_NS	5000000000ULL /* a process is looked at again */
 #define REJECTED_MAX	256
 #define ANCESTORS_MAX	64
-#define TABLES_SCANS	20 /* walks of the globals of one VM, at most */
+#define SCAN_NS		1000000000ULL /* globals are walked this often */
+#define SCANS_MAX	100	      /* for one process */
 
 struct lb_session {
 	lb_log_fn log;
@@ -568,6 +569,34 @@ static void record_proto(struct lb_session *session,
 		session->lost_records++;
 }
 
+/*
+ * Walk the globals of a VM when it is first seen, and again while functions
+ * have no name: modules may be loaded later. Bounded, since each walk costs the
+ * tool some milliseconds.
+ */
+static void scan_tables(struct lb_session *session, struct lb_subject *subject,
+			const struct lb_stack_rec *rec)
+{
+	uint64_t now = now_ns();
+
+	if (!rec->g_addr || rec->vm >= subject->entry.n_vms)
+		return;
+	if (rec->g_addr == subject->scanned_g &&
+	    (now - subject->scanned_ns < SCAN_NS ||
+	     subject->n_scans >= SCANS_MAX))
+		return;
+	int err = lb_names_scan_tables(subject->names, rec->g_addr,
+				       &subject->entry.lj[rec->vm]);
+
+	if (err)
+		say(session, LB_LOG_DEBUG, "PID %d: globals of VM 0x%llx: %s",
+		    subject->pid, (unsigned long long)rec->g_addr,
+		    strerror(-err));
+	subject->scanned_g = rec->g_addr;
+	subject->scanned_ns = now_ns();
+	subject->n_scans++;
+}
+
 static void record_stack(struct lb_session *session, const void *data,
 			 size_t size)
 {
@@ -582,9 +611,7 @@ static void record_stack(struct lb_session *session, const void *data,
 		session->lost_records++;
 		return;
 	}
-	if (rec.g_addr && rec.vm < subject->entry.n_vms)
-		lb_names_scan_tables(subject->names, rec.g_addr,
-				     &subject->entry.lj[rec.vm]);
+	scan_tables(session, subject, &rec);
 	if (rec.stop == LB_STOP_NO_MAP)
 		subject->stale = true;
 }

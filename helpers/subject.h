@@ -48,6 +48,9 @@ struct lb_subject {
 		uint32_t id;
 	} *protos;
 	size_t n_protos, cap_protos;
+	/* last walk of a VM's globals for names */
+	uint64_t scanned_g, scanned_ns;
+	uint32_t n_scans;
 	struct lb_subject *next;
 };
 
