@@ -178,7 +178,7 @@ static void test_marks_not_understood(void)
 		size_t off;
 		uint8_t byte;
 	} cases[] = {
-		{ 1223, 0x7f },			/* g2disp */
+		{ 1225, 0x7f },			/* g2disp */
 		{ 1225, 0x80 }, { 1236, 0x80 }, /* cur_L */
 		{ 1236, 0x00 }, { 1243, 0x80 }, /* vmstate */
 		{ 1247, 0x7f },
