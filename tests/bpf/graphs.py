@@ -29,6 +29,10 @@ class Flavor:
     builds: Tuple[str, ...] = ("luajit2", "upstream")
 
 
+# In these builds lua_call and lua_resume enter the VM by a jump: they are no
+# frame under the Lua function that they call, only a leaf for an instruction
+# or two. lua_pcall and lua_cpcall do call.
+
 # From _start to the main chunk. The luajit command is stripped: pmain and
 # docall are its two internal functions between lua_cpcall and lua_pcall.
 CLI = Flavor("cli", "luajit", """
@@ -55,10 +59,11 @@ ROOT > ^_start
 HOST = Flavor("host", "libluajit-5.1.so.2.1.0", HOST_ROOT, "!c_clock")
 # Linked with Debian's libluajit-5.1.a, so there is one build only.
 STATIC = Flavor("static", "", HOST_ROOT, "!c_clock", ("luajit2",))
-# musl has no unwind tables: the walk reaches main's caller and says so.
+# musl has no unwind tables: the walk reaches main's caller and says so. In a
+# function of musl itself (~vm right above the mark) it does not begin.
 MUSL = Flavor("musl", "", """
 ROOT > ~no_row
-~no_row > ~musl_start
+~no_row > ~musl_start ~vm
 ~musl_start > ^main
 ^main > ^host_run
 ^host_run > ^lua_pcall#root
@@ -66,7 +71,7 @@ ROOT > ~no_row
 """, "!c_clock", ("luajit2",))
 MUSL_NATIVE = Flavor("musl-native", "", """
 ROOT > ~no_row
-~no_row > ~musl_start
+~no_row > ~musl_start ~vm
 ~musl_start > ^main
 """, "", ("luajit2",))
 THREADS = Flavor("threads", HOST.lj_file, "", "!c_clock")
@@ -196,9 +201,10 @@ def common_classes(flavor: Flavor, names: Names) -> Dict[str, FrameClass]:
             "table, so its number may be all that is known",
             ("builtin#42@[builtin]",), inlined=True),
         "~ffi": FrameClass(
-            r"(ffi\.[\w.]+|builtin#\d+)@\[builtin\]",
-            "metamethods of cdata and C libraries lie in no table that can "
-            "be reached by names",
+            r"(ffi\.[\w.]+|__call|__index|__newindex|builtin#\d+)"
+            r"@\[builtin\]",
+            "metamethods of cdata and C libraries lie in metatables that "
+            "have no name",
             ("builtin#150@[builtin]",), inlined=True),
         "~iomethod": FrameClass(
             r"(io\.[\w.:]+|file[.:]\w+|builtin#\d+)@\[builtin\]",
@@ -222,8 +228,11 @@ def common_classes(flavor: Flavor, names: Names) -> Dict[str, FrameClass]:
             "|".join((internal, api)),
             "lj_cf_package_require is static; it calls by lua_call",
             (example, "lua_call"), 1, 3, names=names.luajit),
-        "~err_c": lj("from the throwing function to lj_err_run, which calls "
-                     "the error handler", 1, 8),
+        "~err_c": FrameClass(
+            internal + "|lua_error",
+            "from the throwing function (error leaves to lua_error by a "
+            "jump) to lj_err_run, which calls the error handler",
+            (example, "lua_error"), 1, 8, names=names.luajit),
         "~gc_c": FrameClass(
             "|".join((internal, api)),
             "from the allocation or lua_gc through lj_gc_step to the call of "
@@ -439,10 +448,14 @@ piece > $string.format $loadstring ~chunk ~vm            # "=piece" .. n
 """, classes={
         "~chunk": FrameClass(r"main@piece\d+:0", "each piece has a number",
                              ("main@piece7:0",), inlined=True),
-        "~one": FrameClass(r"one_\d+@piece\d+:2", "each piece has a number",
-                           ("one_7@piece7:2",), inlined=True),
-        "~two": FrameClass(r"two_\d+@piece\d+:6", "each piece has a number",
-                           ("two_7@piece7:6",), inlined=True),
+        # A piece lives for microseconds: that a name is gone is no defect, a
+        # wrong one is (same_number).
+        "~one": FrameClass(r"(one_\d+|\?)@piece\d+:2",
+                           "each piece has a number", ("one_7@piece7:2",),
+                           inlined=True),
+        "~two": FrameClass(r"(two_\d+|\?)@piece\d+:6",
+                           "each piece has a number", ("two_7@piece7:6",),
+                           inlined=True),
     }, extra=same_number, shares={"piece": "piece"}),
 
     Program("syscalls", CLI, """
@@ -506,8 +519,7 @@ main > only_c by_call by_pcall by_cpcall by_resume two_deep
 only_c > !c_spin
 !c_spin > ^spin
 by_call > !c_call
-!c_call > ^lua_call
-^lua_call > called
+!c_call > called ^lua_call
 called > spin !c_spin
 by_pcall > !c_pcall#1
 !c_pcall#1 > ^lua_pcall#1
@@ -516,19 +528,16 @@ pcalled > spin
 by_cpcall > !c_cpcall
 !c_cpcall > ^lua_cpcall
 ^lua_cpcall > !cpcall_body ~vm    # ~vm: cpcall, which makes the C function
-!cpcall_body > ^lua_call#2
-^lua_call#2 > cpcalled
+!cpcall_body > cpcalled ^lua_call#2
 cpcalled > spin
 by_resume > !c_resume
-!c_resume > ^lua_resume
-^lua_resume > resumed
+!c_resume > resumed ^lua_resume
 resumed > spin $coroutine.yield
 two_deep > !c_pcall#2
 !c_pcall#2 > ^lua_pcall#2
 ^lua_pcall#2 > between
 between > spin !c_call#3
-!c_call#3 > ^lua_call#3
-^lua_call#3 > innermost
+!c_call#3 > innermost ^lua_call#3
 innermost > spin
 """
 CFUNC_SHARES = {n: n for n in ("only_c", "by_call", "by_pcall", "by_cpcall",
@@ -561,8 +570,7 @@ arith_handler > spin
 run_through_c > $pcall#5
 $pcall#5 > passes
 passes > !c_call
-!c_call > ^lua_call
-^lua_call > throws_in_c#5
+!c_call > throws_in_c#5 ^lua_call
 throws_in_c#5 > spin !c_error#5
 !c_error#5 > ^lua_error#5
 ^lua_error#5 > ~vm
@@ -583,8 +591,7 @@ ERRORS_SHARES = {n: n for n in ("run_pcall", "run_xpcall", "run_traceback",
 SPLIT = """
 main > dispatch
 dispatch > !c_call
-!c_call > ^lua_call
-^lua_call > seventy thirty
+!c_call > seventy thirty ^lua_call
 """
 SPLIT_SHARES = {"seventy": "seventy", "thirty": "thirty"}
 
@@ -622,8 +629,7 @@ main > in_lua in_c through_c
 in_c > !c_spin
 !c_spin > ^spin
 through_c > !c_call
-!c_call > ^lua_call
-^lua_call > below
+!c_call > below ^lua_call
 %s > ~sigreturn
 ~sigreturn > ^on_alarm
 ^on_alarm > ^alarm_work
@@ -636,8 +642,7 @@ one_inner > spin
 """) + thread(2, "second_thread", """
 main > two
 two > !c_call
-!c_call > ^lua_call
-^lua_call > two_inner
+!c_call > two_inner ^lua_call
 two_inner > spin
 """) + thread(3, "third_thread", """
 main > three
@@ -652,20 +657,16 @@ three_body > spin $coroutine.yield
     Program("nested", NESTED, """
 main > outer_a !in_c#1
 outer_a > spin_a !in_b
-!in_b > ^call_global#b
-^call_global#b > ^lua_call#b !lua_getglobal !lua_pushinteger !lua_settop
-^lua_call#b > work_b
+!in_b > !call_global#b
+!call_global#b > work_b ^lua_call#b
 work_b > spin_b !in_a
-!in_a > ^call_global#a
-^call_global#a > ^lua_call#a !lua_getglobal !lua_pushinteger !lua_settop
-^lua_call#a > work_a
+!in_a > !call_global#a
+!call_global#a > work_a ^lua_call#a
 work_a > spin_a !in_c#2
-!in_c#1 > ^call_global#1
-^call_global#1 > ^lua_call#1 !lua_getglobal !lua_pushinteger !lua_settop
-^lua_call#1 > work_c
-!in_c#2 > ^call_global#2
-^call_global#2 > ^lua_call#2 !lua_getglobal !lua_pushinteger !lua_settop
-^lua_call#2 > work_c
+!in_c#1 > !call_global#1
+!call_global#1 > work_c ^lua_call#1
+!in_c#2 > !call_global#2
+!call_global#2 > work_c ^lua_call#2
 work_c > spin_c
 """, script="nested_a.lua", more=("nested_b.lua", "nested_c.lua"),
             binary="nested", shares={"outer_a": "outer_a",

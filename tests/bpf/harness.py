@@ -22,9 +22,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from typing import Counter, Dict, List, Optional, Tuple
+from typing import Callable, Counter, Dict, List, Optional, Tuple
 
 import graphs
 import stackgraph
@@ -189,34 +188,6 @@ def stat_cpu(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-class CpuWatch(threading.Thread):
-    """CPU time of processes over wall time, to be read between two moments."""
-
-    def __init__(self, pids: List[int]):
-        super().__init__(daemon=True)
-        self.points: Dict[int, List[Tuple[float, float]]] = {
-            p: [] for p in pids}
-        self.done = threading.Event()
-
-    def run(self) -> None:
-        while not self.done.wait(0.01):
-            for pid, points in self.points.items():
-                try:
-                    points.append((time.monotonic(), process_cpu(pid)))
-                except OSError:
-                    pass
-
-    def between(self, pid: int, begin: float, end: float) -> float:
-        return self._at(pid, end) - self._at(pid, begin)
-
-    def _at(self, pid: int, when: float) -> float:
-        points = self.points[pid]
-        for (t0, c0), (t1, c1) in zip(points, points[1:]):
-            if t0 <= when <= t1:
-                return c0 + (c1 - c0) * (when - t0) / (t1 - t0)
-        return points[-1][1] if when > points[-1][0] else points[0][1]
-
-
 CLOSING = re.compile(
     r"lua-stacks: (?P<samples>\d+) samples: (?P<complete>\d+) complete"
     r"(?: \((?P<lua>\d+) with Lua\))?, (?P<truncated>\d+) truncated, "
@@ -283,7 +254,10 @@ class Run:
         self.stacks: Counter[str] = collections.Counter()
         self.cpu_seconds = 0.0
         self.truth: Dict[str, float] = {}
+        self.paused = False
         self._truth_before: Dict[str, float] = {}
+        self._cpu_before: Optional[float] = None
+        self._stat_before = self.stat_seconds = 0.0
 
     def __str__(self) -> str:
         return "%s %s %s" % (self.program.name,
@@ -303,17 +277,43 @@ class Run:
                 raise AssertionError("%s: not ready" % self)
             time.sleep(0.01)
 
-    def truth_begin(self) -> None:
-        self._truth_before = parse_truth(self.text())
+    def _is_stopped(self) -> bool:
+        for status in glob.glob("/proc/%d/task/*/stat" % self.pid):
+            with open(status) as file:
+                if file.read().rpartition(")")[2].split()[0] not in "TZ":
+                    return False
+        return True
 
-    def truth_end(self) -> None:
-        after = parse_truth(self.text())
-        self.truth = {k: v - self._truth_before.get(k, 0)
-                      for k, v in after.items()}
+    def pause(self) -> None:
+        """Stop the program; adds up CPU time and truth since go_on()."""
+        if self.paused:
+            return
+        self.process.send_signal(signal.SIGSTOP)
+        _wait_for(self._is_stopped, 10)
+        self.paused = True
+        if self._cpu_before is not None:
+            self.cpu_seconds = process_cpu(self.pid) - self._cpu_before
+            self.stat_seconds = stat_cpu(self.pid) - self._stat_before
+            self.truth = {k: v - self._truth_before.get(k, 0)
+                          for k, v in parse_truth(self.text()).items()}
+
+    def go_on(self) -> None:
+        self._truth_before = parse_truth(self.text())
+        self._cpu_before = process_cpu(self.pid)
+        self._stat_before = stat_cpu(self.pid)
+        self.paused = False
+        self.process.send_signal(signal.SIGCONT)
+
+    def spent(self) -> float:
+        """CPU seconds since go_on(), a paused program's too."""
+        if self.paused:
+            return self.cpu_seconds
+        return process_cpu(self.pid) - self._cpu_before
 
     def stop(self) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
+            self.process.send_signal(signal.SIGCONT)
             try:
                 self.process.wait(5)
             except subprocess.TimeoutExpired:
@@ -386,7 +386,11 @@ class Run:
                 label, got, truth))
         for frame, count in self.unknown().most_common(3):
             lines.append("    %d times %s" % (count, frame))
-        worst = sorted(illegal.items(), key=lambda item: -item[1][0])
+        for stack, count in bad.most_common(examples):
+            lines.append("    %d incomplete:\n        %s" % (
+                count, stack[-1500:]))
+        worst = sorted(((s, i) for s, i in illegal.items() if s not in bad),
+                       key=lambda item: -item[1][0])
         for stack, (count, reason) in worst[:examples]:
             lines.append("    %d: %s\n        %s" % (
                 count, reason, stack[-1500:]))
@@ -395,6 +399,23 @@ class Run:
 
 def _plain(frame: str) -> str:
     return frame[:-4] if frame.endswith(stackgraph.JIT) else frame
+
+
+Job = Tuple[graphs.Program, bool, str]
+
+
+def groups(jobs: List[Job]) -> List[List[Job]]:
+    """Jobs that can be sampled together without waiting for a CPU: two with
+    one thread, or one with more. One start of the tool costs some seconds."""
+    result: List[List[Job]] = []
+    for job in jobs:
+        many = job[0].ready > 1
+        if (result and not many and len(result[-1]) == 1
+                and result[-1][0][0].ready == 1):
+            result[-1].append(job)
+        else:
+            result.append([job])
+    return result
 
 
 class Session:
@@ -442,17 +463,27 @@ class Session:
         run.wait_ready()
         return run
 
+    def run(self, jobs: List[Job], seconds: int) -> List[Run]:
+        """Start programs, sample them together, stop them."""
+        runs = [self.start(*job) for job in jobs]
+        self.sample(runs, seconds)
+        for run in runs:
+            run.stop()
+        return runs
+
     def sample(self, runs: List[Run], seconds: float,
                options: Tuple[str, ...] = ()) -> None:
-        """Run lua-stacks on them; fills in stacks, truth and CPU time."""
-        pids = [run.pid for run in runs]
-        command = [TOOL, "-p", ",".join(map(str, pids)), "-f", "-a",
-                   "-F", str(RATE), "--per-pid", *options, str(int(seconds))]
-        watch = CpuWatch(pids)
-        watch.start()
-        begin, stdout = self._run_tool(command, runs)
-        watch.done.set()
-        watch.join()
+        """Run lua-stacks on them until each has used this much CPU time.
+
+        The programs stand still while the tool starts and while it ends, so
+        their CPU time is known exactly for what the tool has seen of it,
+        however busy the machine is.
+        """
+        command = [TOOL, "-p", ",".join(str(run.pid) for run in runs), "-f",
+                   "-a", "-F", str(RATE), "--per-pid", *options]
+        for run in runs:
+            run.pause()
+        stdout = self._run_tool(command, runs, seconds)
         self.closing = Closing.parse(self.stderr)
         for stack, count in parse_folded(stdout).items():
             comm = stack.split(";")[0]
@@ -462,40 +493,55 @@ class Session:
                     break
             else:
                 raise AssertionError("a stack of no program: " + stack)
-        for run in runs:
-            run.cpu_seconds = watch.between(run.pid, begin, begin + seconds)
 
-    def _run_tool(self, command: List[str],
-                  runs: List[Run]) -> Tuple[float, str]:
-        """Start, note when sampling begins, wait. The first line on stderr
-        ("Sampling ...") is written when the probe is attached."""
-        out = open(os.path.join(self.dir, "folded"), "w+b")
-        tool = subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE)
-        begin, lines = None, []
-        limit = threading.Timer(120, tool.kill)
-        limit.start()
-        for line in tool.stderr:
-            text = line.decode("utf-8", "replace")
-            lines.append(text)
-            if begin is None and text.startswith("Sampling"):
-                begin = time.monotonic()
+    def _run_tool(self, command: List[str], runs: List[Run],
+                  seconds: float) -> str:
+        folded = os.path.join(self.dir, "folded")
+        errors = os.path.join(self.dir, "stderr")
+        with open(folded, "wb") as out, open(errors, "wb") as err:
+            tool = subprocess.Popen(command, stdout=out, stderr=err)
+        try:
+            _wait_for(lambda: b"Sampling" in _read(errors)
+                      or tool.poll() is not None, 90)
+            # The line is printed right before the timers are set.
+            time.sleep(0.3)
+            for run in runs:
+                run.go_on()
+            end = time.monotonic() + 20 * seconds
+            while any(run.spent() < seconds for run in runs):
                 for run in runs:
-                    run.truth_begin()
-            elif begin is not None:
-                break
-        for run in runs:
-            run.truth_end()
-        lines += [line.decode("utf-8", "replace") for line in tool.stderr]
-        status = tool.wait()
-        limit.cancel()
-        self.stderr = "".join(lines)
-        if status or begin is None:
+                    if run.spent() >= seconds:
+                        run.pause()
+                if time.monotonic() > end or tool.poll() is not None:
+                    break
+                time.sleep(0.005)
+            for run in runs:
+                run.pause()
+            if tool.poll() is None:
+                tool.send_signal(signal.SIGINT)
+            status = tool.wait(60)
+        finally:
+            if tool.poll() is None:
+                tool.kill()
+                tool.wait()
+            self.stderr = _read(errors).decode("utf-8", "replace")
+        if status or "Sampling" not in self.stderr:
             raise AssertionError("%s: status %d, stderr:\n%s" % (
                 " ".join(command), status, self.stderr))
-        out.seek(0)
-        text = out.read().decode("utf-8")
-        out.close()
-        return begin, text
+        return _read(folded).decode("utf-8")
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _wait_for(condition: Callable[[], bool], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError("waited %d s in vain" % seconds)
+        time.sleep(0.02)
 
 
 def main(argv: List[str]) -> int:
@@ -510,14 +556,14 @@ def main(argv: List[str]) -> int:
     if reason:
         print(reason, file=sys.stderr)
         return 1
-    for name in args.programs or [p.name for p in graphs.PROGRAMS]:
-        program = graphs.by_name(name)
-        if args.build not in program.flavor.builds:
-            continue
+    jobs = [(graphs.by_name(name), not args.joff, args.build)
+            for name in args.programs or [p.name for p in graphs.PROGRAMS]]
+    jobs = [job for job in jobs if job[2] in job[0].flavor.builds
+            and job[1] in job[0].modes]
+    for group in groups(jobs):
         with Session() as session:
-            run = session.start(program, not args.joff, args.build)
-            session.sample([run], args.seconds)
-            print(run.report(args.examples))
+            for run in session.run(group, args.seconds):
+                print(run.report(args.examples), flush=True)
             print("    " + session.stderr.strip().replace("\n", "\n    "))
     return 0
 

@@ -11,16 +11,19 @@ local function body(n) --: body
 end
 
 local function mm_index(t, key) --: mm_index
-  return body(1)
+  local s = body(1)
+  return s
 end
 local function mm_newindex(t, key, value) --: mm_newindex
   body(value)
 end
 local function mm_add(a, b) --: mm_add
-  return body(2)
+  local s = body(2)
+  return s
 end
 local function mm_unm(a) --: mm_unm
-  return body(3)
+  local s = body(3)
+  return s
 end
 local function mm_eq(a, b) --: mm_eq
   return body(4) > 0
@@ -57,7 +60,8 @@ local a, b = setmetatable({}, mt), setmetatable({}, mt)
 
 -- __len of a table needs Lua 5.2 semantics; of a proxy it works everywhere.
 local function mm_len(self) --: mm_len
-  return body(9)
+  local s = body(9)
+  return s
 end
 local proxy = newproxy(true)
 getmetatable(proxy).__len = mm_len

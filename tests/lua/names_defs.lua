@@ -6,6 +6,7 @@
 --	C addr name line caller_addr pos   named by a call, as the VM names it
 --	M addr name line	first record to be given: the main chunk
 --	T addr			a thread
+--	L addr name		a builtin that is written in bytecode
 --	B addr name		a fast function
 local util = require("jit.util")
 local dir = arg[0]:match("^(.*/)") or ""
@@ -303,6 +304,12 @@ for name, f in pairs({
 	io.write("B\t", ("%p"):format(f), "\t", name, "\n")
 end
 my_alias = string.gsub
+my_remove = table.remove
+for name, f in pairs({ ["table.remove"] = table.remove,
+	["table.foreach"] = table.foreach, ["math.deg"] = math.deg,
+	["string.len"] = string.len, }) do
+	io.write("L\t", ("%p"):format(f), "\t", name, "\n")
+end
 io.write("T\t", ("%p"):format(coroutine.create(plain)), "\n")
 io.write("ready\n")
 io.flush()

@@ -33,9 +33,9 @@ end
 local fast = jit.status()
 while go() do
   local t0 = clock()
-  run_deep(10, fast and 100000 or 10000)
+  run_deep(4, fast and 200000 or 20000)
   local t1 = clock()
-  run_fib(fast and 24 or 18)
+  run_fib(fast and 22 or 19)
   local t2 = clock()
   add("run_deep", t1 - t0)
   add("run_fib", t2 - t1)

@@ -24,7 +24,7 @@ io.stdout:setvbuf("line")
 
 local function report(now) --: report
   if next_report == 0 then write("ready\n") end
-  next_report = now + 0.1
+  next_report = now + 0.02
   local line = format("truth %scpu=%.6f", prefix, now)
   for i = 1, #order do
     line = format("%s %s%s=%.6f", line, prefix, order[i], sums[order[i]])
@@ -33,14 +33,14 @@ local function report(now) --: report
 end
 
 -- Once an iteration of the main loop: an iteration takes a millisecond or so.
-local function go() --: go
+local function go() --: go=truth.go
   local now = clock()
   if now < next_report then return true end
   report(now)
   return time() - start_time < 120
 end
 
-local function add(label, seconds) --: add
+local function add(label, seconds) --: add=truth.add
   local sum = sums[label]
   if not sum then
     order[#order + 1] = label

@@ -57,7 +57,7 @@ static KEEP void run(void)
 			continue;
 		if (next == 0)
 			puts("ready");
-		next = t2 + 0.1;
+		next = t2 + 0.02;
 		printf("truth cpu=%.6f work_a=%.6f work_b=%.6f\n", t2, a, b);
 		fflush(stdout);
 	}
