@@ -11,10 +11,15 @@ INSTALL ?= install
 
 VERSION := $(shell cat VERSION)
 
+# What the C core and BPF share, as one number: luabpf.lib refuses a library
+# that was built from other headers than those it compiles BPF with.
+WIRE_HEADERS := bpf_c/lb_wire.h bpf_c/lj_offsets.h
+WIRE_ID := $(shell cat $(WIRE_HEADERS) | sha256sum | cut -c1-16)
+
 PKGS := libbpf liblzma
 LB_CFLAGS := -std=gnu11 -fPIC -fvisibility=hidden -MMD -MP \
 	-Wall -Wextra -Wmissing-prototypes -Wshadow \
-	-DLB_VERSION='"$(VERSION)"' -iquote helpers $(shell $(PKG_CONFIG) --cflags $(PKGS))
+	-DLB_VERSION='"$(VERSION)"' -DLB_WIRE_ID='"$(WIRE_ID)"' -iquote helpers $(shell $(PKG_CONFIG) --cflags $(PKGS))
 LB_LIBS := $(shell $(PKG_CONFIG) --libs $(PKGS)) -lstdc++
 ifeq ($(WERROR),1)
 LB_CFLAGS += -Werror

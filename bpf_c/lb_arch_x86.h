@@ -22,7 +22,7 @@ struct lb_perf_ctx {
 
 /* Offsets from the SP at the signal trampoline (after its pretcode popped). */
 #define LB_SIG_R14 88
-#define LB_SIG_BP  120 /* bp, bx, dx follow each other */
+#define LB_SIG_BP  120 /* bp, bx, dx, ax, cx follow each other */
 #define LB_SIG_SP  160 /* sp, ip follow each other */
 
 #define LB_IS_KERNEL_PC(pc) ((__s64)(pc) < 0)

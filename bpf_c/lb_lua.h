@@ -23,11 +23,11 @@
 #define LB_BC_MAX     (1 << 26) /* LJ_MAX_BCINS */
 
 enum lb_frame_type { /* FRAME_* of lj_frame.h */
-	LB_LINK_LUA = 0,
-	LB_LINK_C = 1,
-	LB_LINK_CONT = 2,
-	LB_LINK_VARG = 3,
-	LB_LINK_CP = 5,
+		     LB_LINK_LUA = 0,
+		     LB_LINK_C = 1,
+		     LB_LINK_CONT = 2,
+		     LB_LINK_VARG = 3,
+		     LB_LINK_CP = 5,
 };
 
 #define LB_CONT_FFI_CALLBACK 1 /* LJ_CONT_FFI_CALLBACK */
@@ -101,8 +101,8 @@ static __always_inline __u64 lb_proto_identity(struct lb_state *s,
 	}
 	s->id[0] = s->id[1] = 0;
 	bpf_probe_read_user(s->id, 16, (void *)at);
-	return s->id[0] ^ ((s->id[1] & 0xffffffff) << 20 |
-			   (s->id[1] >> 32) << 40);
+	return s->id[0] ^
+	       ((s->id[1] & 0xffffffff) << 20 | (s->id[1] >> 32) << 40);
 }
 
 /* Native registers := those above the C frame of this segment. */
@@ -190,8 +190,7 @@ static __always_inline int lb_lua_retry(struct lb_state *s)
 	 * memory is whole unless a second result has overwritten it */
 	if (lb_lua_window(s, f))
 		return 0;
-	if (way == 3 ||
-	    (link & 3 && !((LB_LUA_WORD(s, f) ^ link) & ~7ULL)))
+	if (way == 3 || (link & 3 && !((LB_LUA_WORD(s, f) ^ link) & ~7ULL)))
 		link = LB_LUA_WORD(s, f);
 	if (link & 3 && (link & ~7ULL) > f - s->l_stack)
 		return 0;
@@ -200,7 +199,6 @@ static __always_inline int lb_lua_retry(struct lb_state *s)
 		s->f = 0;
 	return 0;
 }
-
 
 static __always_inline int lb_lua_bad(struct lb_state *s, __u8 detail)
 {

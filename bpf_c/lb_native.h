@@ -14,8 +14,7 @@ _Static_assert(1 << (LB_ROW_STEPS - 1) >= 1 << LB_BLOCK_SHIFT, "");
 static __always_inline struct lb_mapping *
 lb_mapping_find(struct lb_state *s, struct lb_proc_entry *p, __u64 pc)
 {
-	struct lb_mapping *m =
-		&p->mappings[s->mapping & (LB_MAPPINGS_MAX - 1)];
+	struct lb_mapping *m = &p->mappings[s->mapping & (LB_MAPPINGS_MAX - 1)];
 
 	if (pc >= m->start && pc < m->end)
 		return m;
@@ -72,19 +71,20 @@ static __always_inline struct lb_rule *lb_rule_find(struct lb_mapping *m,
 /* Through a signal frame: the registers of the code it interrupted. */
 static __always_inline int lb_signal_step(struct lb_state *s)
 {
-	__u64 sp = s->sp, bp_bx_dx[3] = {}, sp_ip[2] = {};
+	__u64 sp = s->sp, bp_bx_dx_ax_cx[5] = {}, sp_ip[2] = {};
 
 	if (bpf_probe_read_user(&s->r14, 8, (void *)(sp + LB_SIG_R14)) ||
-	    bpf_probe_read_user(bp_bx_dx, sizeof(bp_bx_dx),
+	    bpf_probe_read_user(bp_bx_dx_ax_cx, sizeof(bp_bx_dx_ax_cx),
 				(void *)(sp + LB_SIG_BP)) ||
 	    bpf_probe_read_user(sp_ip, sizeof(sp_ip),
 				(void *)(sp + LB_SIG_SP))) {
 		lb_stop(s, LB_STOP_READ);
 		return 0;
 	}
-	s->bp = bp_bx_dx[0];
-	s->bx = bp_bx_dx[1];
-	s->dx = bp_bx_dx[2];
+	s->bp = bp_bx_dx_ax_cx[0];
+	s->bx = bp_bx_dx_ax_cx[1];
+	s->dx = bp_bx_dx_ax_cx[2];
+	s->cx = bp_bx_dx_ax_cx[4];
 	s->sp = sp_ip[0];
 	s->pc = sp_ip[1];
 	s->leaf = 1;
@@ -114,10 +114,16 @@ static __always_inline int lb_rule_step(struct lb_state *s,
 
 	if (kind == LB_RULE_SIGNAL)
 		return lb_signal_step(s);
+	if (rule->flags & LB_RULE_F_LANDING && !s->leaf) {
+		lb_stop(s, LB_STOP_BAD_ROW); /* rcx is not what it was */
+		return 0;
+	}
 	if (kind == LB_RULE_RBP || kind == LB_RULE_DEREF_RBP)
 		cfa = s->bp + rule->cfa_off;
 	else if (kind == LB_RULE_RBX)
 		cfa = s->bx + rule->cfa_off;
+	else if (kind == LB_RULE_RCX)
+		cfa = s->cx + rule->cfa_off;
 	else if (kind == LB_RULE_PLT)
 		cfa = s->sp + 8 + ((s->pc & 15) >= rule->cfa_off ? 8 : 0);
 	else
@@ -137,7 +143,8 @@ static __always_inline int lb_rule_step(struct lb_state *s,
 		lb_stop(s, LB_STOP_READ);
 		return 0;
 	}
-	s->pc = LB_STACK_WORD(s, cfa - 8);
+	s->pc = rule->flags & LB_RULE_F_RA_RCX ? s->cx
+					       : LB_STACK_WORD(s, cfa - 8);
 	__u64 from = cfa;
 
 	if (rule->flags & LB_RULE_F_RBP_SLOTS)
@@ -146,13 +153,13 @@ static __always_inline int lb_rule_step(struct lb_state *s,
 	lb_restore(s, from, rule->r14, &s->r14);
 	lb_restore(s, from, rule->rbp, &s->bp);
 	s->sp = cfa;
-	s->leaf = 0;
+	s->leaf = rule->flags & LB_RULE_F_LANDING ? 1 : 0;
 	return 0;
 }
 
 /* A VM frame that could not be verified: step over it without Lua frames. */
-static __always_inline int lb_vm_skip(struct lb_state *s,
-				      struct lj_offsets *lj, int miss)
+static __always_inline int lb_vm_skip(struct lb_state *s, struct lj_offsets *lj,
+				      int miss)
 {
 	if (s->leaf && miss == LB_VM_NO_G) {
 		/* VM helper called from C (lj_vm_floor ...): a leaf function */
@@ -233,8 +240,8 @@ static __always_inline int lb_native_step(struct lb_state *s,
 		return miss ? lb_vm_skip(s, lj, miss) : 0;
 	}
 	if (!(rule->flags & LB_RULE_F_VM))
-		lb_push(s, LB_FRAME_NATIVE, s->leaf ? LB_FF_EXACT_PC : 0,
-			s->pc, 0, 0);
+		lb_push(s, LB_FRAME_NATIVE, s->leaf ? LB_FF_EXACT_PC : 0, s->pc,
+			0, 0);
 	if (s->mode == LB_MODE_DONE)
 		return 0;
 	if (rule->kind == LB_RULE_END) {

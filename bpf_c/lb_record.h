@@ -71,9 +71,9 @@ static __always_inline void lb_send_proto(struct lb_state *s,
 
 	if (n > LB_CHUNK_MAX)
 		n = LB_CHUNK_MAX;
-	if (n > 0 && !bpf_probe_read_user(r->chunk, n & (2 * LB_CHUNK_MAX - 1),
-					  (void *)(v->chunk_addr +
-						   lj->str_size)))
+	if (n > 0 &&
+	    !bpf_probe_read_user(r->chunk, n & (2 * LB_CHUNK_MAX - 1),
+				 (void *)(v->chunk_addr + lj->str_size)))
 		r->chunk_got = n;
 	if (!lb_ring_send(r, sizeof(*r)))
 		lb_proto_remember(key, v);
@@ -95,12 +95,10 @@ static __always_inline __u32 lb_line_at(struct lb_proto_val *v, __u32 pos)
 		if (bpf_probe_read_user(&d, 1, (void *)(v->lineinfo + pos)))
 			return LB_LINE_UNKNOWN;
 	} else if (v->num_line < 65536) {
-		if (bpf_probe_read_user(&d, 2,
-					(void *)(v->lineinfo + 2 * pos)))
+		if (bpf_probe_read_user(&d, 2, (void *)(v->lineinfo + 2 * pos)))
 			return LB_LINE_UNKNOWN;
 	} else {
-		if (bpf_probe_read_user(&d, 4,
-					(void *)(v->lineinfo + 4 * pos)))
+		if (bpf_probe_read_user(&d, 4, (void *)(v->lineinfo + 4 * pos)))
 			return LB_LINE_UNKNOWN;
 	}
 	return v->first_line + d;
@@ -110,9 +108,8 @@ static __always_inline __u32 lb_line_at(struct lb_proto_val *v, __u32 pos)
  * Names of one Lua frame, read while its prototype is alive: a record if the
  * prototype is new here, and the line.
  */
-static __always_inline void lb_name_frame(struct lb_state *s,
-					  struct lj_offsets *lj,
-					  struct lb_frame *f)
+static __always_inline void
+lb_name_frame(struct lb_state *s, struct lj_offsets *lj, struct lb_frame *f)
 {
 	struct lb_proto_key key = { .addr = f->addr, .tgid = s->tgid };
 	struct lb_proto_val *v = &s->proto_val;
@@ -123,8 +120,8 @@ static __always_inline void lb_name_frame(struct lb_state *s,
 		return;
 	v->chunk_addr = head[0];
 	v->first_line = head[((lj->pt_firstline - lj->pt_chunkname) >> 3) & 3];
-	v->num_line = head[((lj->pt_numline - lj->pt_chunkname) >> 3) & 3] >>
-		      32;
+	v->num_line =
+		head[((lj->pt_numline - lj->pt_chunkname) >> 3) & 3] >> 32;
 	v->lineinfo = head[((lj->pt_lineinfo - lj->pt_chunkname) >> 3) & 3];
 	v->pad = 0;
 	v->size_bc = 0;

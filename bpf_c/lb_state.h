@@ -54,26 +54,26 @@ struct lb_record {
 
 struct lb_state {
 	/* registers of the frame to be walked next */
-	__u64 pc, sp, bp, bx, r14, dx;
+	__u64 pc, sp, bp, bx, r14, dx, cx;
 	__u64 hash;
 	__u32 tgid;
 	__u32 tid;
 	__u32 flags;   /* of the configuration */
 	__u32 mode;    /* enum lb_mode */
-	__u32 leaf;    /* pc is exact, dx is valid */
+	__u32 leaf;    /* pc is exact, dx and cx are valid */
 	__u32 mapping; /* index of the last one used */
 	__u32 n_segments;
 	__u32 name_at; /* next frame for the names program */
 
 	/* Lua: the thread whose frames are being walked */
 	__u64 g, l;
-	__u64 cframe;	/* C frame below the current one in this L */
-	__u64 f;	/* address of the next frame's link slot */
-	__u64 lua_pc;	/* bytecode pc in that frame, 0 unknown */
+	__u64 cframe; /* C frame below the current one in this L */
+	__u64 f;      /* address of the next frame's link slot */
+	__u64 lua_pc; /* bytecode pc in that frame, 0 unknown */
 	__u64 l_stack, l_maxstack;
-	__u64 cand[4];	/* candidates for BASE */
-	__u64 bx0;	/* rbx when the segment was entered */
-	__u64 hash0;	/* hash and frames then, to start again */
+	__u64 cand[4]; /* candidates for BASE */
+	__u64 bx0;     /* rbx when the segment was entered */
+	__u64 hash0;   /* hash and frames then, to start again */
 	__u32 n_frames0;
 	__u32 retry;
 	__u32 n_walked; /* Lua frames of this segment so far */

@@ -12,20 +12,20 @@
 #ifndef LB_VM_H
 #define LB_VM_H
 
-#define LB_CFRAME_READ	96	     /* bytes; covers the C frame of all forks */
-#define LB_CFRAME_DIST	(256 * 1024) /* SP to C frame, at most */
+#define LB_CFRAME_READ 96	    /* bytes; covers the C frame of all forks */
+#define LB_CFRAME_DIST (256 * 1024) /* SP to C frame, at most */
 
 #define LB_STACK_WORD(s, a) \
 	((s)->stack_win[(((a) - (s)->stack_lo) >> 3) & (LB_WINDOW_WORDS - 1)])
-#define LB_L_WORD(s, off)  ((s)->lw[((off) >> 3) & (LB_L_WORDS - 1)])
+#define LB_L_WORD(s, off) ((s)->lw[((off) >> 3) & (LB_L_WORDS - 1)])
 #define LB_G_WORD(s, lj, off) \
 	((s)->gw[(((off) - (lj)->g_vmstate) >> 3) & (LB_G_WORDS - 1)])
 
 enum lb_vm_miss {
 	LB_VM_OK = 0,
-	LB_VM_NO_G,	/* no global_State verified */
+	LB_VM_NO_G,	 /* no global_State verified */
 	LB_VM_NO_CFRAME, /* its C frame is not on this stack */
-	LB_VM_FOREIGN,	/* the C frame belongs to another lua_State */
+	LB_VM_FOREIGN,	 /* the C frame belongs to another lua_State */
 };
 
 /* Make [addr, addr + size) of the native stack readable; size <= 128. */
@@ -127,9 +127,9 @@ static __always_inline bool lb_vm_at_sp(struct lb_state *s,
 		return false;
 	__u64 ref = 0;
 
-	if (bpf_probe_read_user(&ref, 8,
-				(void *)(LB_G_WORD(s, lj, lj->g_cur_l) +
-					 lj->l_glref)) ||
+	if (bpf_probe_read_user(
+		    &ref, 8,
+		    (void *)(LB_G_WORD(s, lj, lj->g_cur_l) + lj->l_glref)) ||
 	    ref != g || !g)
 		return false;
 	*g_addr = g;
@@ -215,7 +215,8 @@ static __always_inline int lb_lua_begin(struct lb_state *s,
 		return 0;
 	}
 	if (kind == LB_RULE_VM_RETURN) {
-		/* BASE and L->base are in motion, rbx holds the previous base */
+		/* BASE and L->base are in motion, rbx holds the previous base
+		 */
 		if (lb_is_base(s, s->bx))
 			base = s->bx;
 		s->f = base - 8;
@@ -227,12 +228,10 @@ static __always_inline int lb_lua_begin(struct lb_state *s,
 		s->cand[1] = lb_is_base(s, s->bp) ? s->bp : 0;
 		s->cand[2] = base;
 		s->cand[3] = 0;
-		s->retry = s->cand[0] ? 0 :
-			   s->cand[1] ? LB_RETRY_WAYS :
-					2 * LB_RETRY_WAYS;
-		base = s->cand[0] ? s->cand[0] :
-		       s->cand[1] ? s->cand[1] :
-				    base;
+		s->retry = s->cand[0]	? 0
+			   : s->cand[1] ? LB_RETRY_WAYS
+					: 2 * LB_RETRY_WAYS;
+		base = s->cand[0] ? s->cand[0] : s->cand[1] ? s->cand[1] : base;
 	}
 	s->f = base - 8;
 	return 0;

@@ -54,30 +54,32 @@ enum lb_counter {
 
 enum lb_frame_kind {
 	LB_FRAME_NONE = 0,
-	LB_FRAME_KERNEL,   /* addr: kernel pc */
-	LB_FRAME_NATIVE,   /* addr: user pc */
-	LB_FRAME_LUA,	   /* addr: GCproto; pos: bytecode index */
-	LB_FRAME_FAST,	   /* addr: 0; pos: ffid of a fast function */
-	LB_FRAME_MCODE,	   /* addr: pc in machine code of a trace */
-	LB_FRAME_BREAK,	   /* Lua frames below are missing; pos: detail */
-	LB_FRAME_SKIPPED,  /* native frames missing: code without a table */
+	LB_FRAME_KERNEL,  /* addr: kernel pc */
+	LB_FRAME_NATIVE,  /* addr: user pc */
+	LB_FRAME_LUA,	  /* addr: GCproto; pos: bytecode index */
+	LB_FRAME_FAST,	  /* addr: 0; pos: ffid of a fast function */
+	LB_FRAME_MCODE,	  /* addr: pc in machine code of a trace */
+	LB_FRAME_BREAK,	  /* Lua frames below are missing; pos: detail */
+	LB_FRAME_SKIPPED, /* native frames missing: code without a table */
 };
 
 enum lb_frame_flag {
 	LB_FF_EXACT_PC = 1, /* addr is the pc itself, not a return address */
 	LB_FF_JIT = 2,	    /* Lua frame that runs as machine code */
-	LB_FF_FOREIGN = 4,  /* user space: not in machine code of a trace */
+	/* user space: */
+	LB_FF_FOREIGN = 4,  /* code without a table that is no trace */
+	LB_FF_UNMARKED = 8, /* no LB_FRAME_SKIPPED follows it */
 };
 
 /* One activation. A stack stores them leaf first. */
 struct lb_frame {
 	__u64 addr;
-	__u32 pos;  /* bytecode index of the frame's pc, LB_POS_UNKNOWN */
-	__u32 line; /* its source line, LB_LINE_UNKNOWN */
+	__u32 pos;	/* bytecode index of the frame's pc, LB_POS_UNKNOWN */
+	__u32 line;	/* its source line, LB_LINE_UNKNOWN */
 	__u32 proto_id; /* user space: index of the prototype; 0 in BPF */
-	__u8 kind;  /* enum lb_frame_kind */
-	__u8 flags; /* enum lb_frame_flag */
-	__u16 vm;   /* index of the LuaJIT build in lb_proc_entry.lj */
+	__u8 kind;	/* enum lb_frame_kind */
+	__u8 flags;	/* enum lb_frame_flag */
+	__u16 vm;	/* index of the LuaJIT build in lb_proc_entry.lj */
 };
 _Static_assert(sizeof(struct lb_frame) == 24, "lb_frame");
 
@@ -94,14 +96,14 @@ struct lb_stack_rec {
 	__u32 type; /* LB_REC_STACK */
 	__u32 tgid;
 	__u64 hash;
-	__u64 g_addr;	/* global_State of the last VM segment, 0 if none */
+	__u64 g_addr; /* global_State of the last VM segment, 0 if none */
 	__u32 tid;
 	__s32 vmstate;	/* of the first VM segment; 0 without one */
 	__u16 n_frames; /* kernel frames included */
 	__u16 n_kernel; /* the first n_kernel frames are kernel frames */
 	__u8 stop;	/* enum lb_stop */
 	__u8 detail;	/* where in the walker it stopped, for -v */
-	__u8 vm;	/* index of the LuaJIT build in lb_proc_entry.lj, if g_addr */
+	__u8 vm; /* index of the LuaJIT build in lb_proc_entry.lj, if g_addr */
 	__u8 has_lua;
 	char comm[LB_COMM_LEN];
 	struct lb_frame frames[];
@@ -119,7 +121,7 @@ struct lb_proto_rec {
 	__u32 first_line; /* ~0: builtin written in bytecode */
 	__u32 num_line;
 	__u32 size_bc;
-	__u32 vm; /* index of the LuaJIT build in lb_proc_entry.lj */
+	__u32 vm;	 /* index of the LuaJIT build in lb_proc_entry.lj */
 	__u32 chunk_got; /* bytes of chunk that are valid */
 	char chunk[LB_CHUNK_MAX];
 };
@@ -141,6 +143,7 @@ enum lb_rule_kind {
 	LB_RULE_RSP,	   /* CFA = rsp + cfa_off */
 	LB_RULE_RBP,	   /* CFA = rbp + cfa_off */
 	LB_RULE_RBX,	   /* CFA = rbx + cfa_off */
+	LB_RULE_RCX,	   /* CFA = rcx + cfa_off; leaf only */
 	LB_RULE_PLT,	   /* CFA = rsp + 8 + ((pc & 15) >= cfa_off) * 8 */
 	LB_RULE_SIGNAL,	   /* kernel signal frame at rsp */
 	LB_RULE_DEREF_RSP, /* CFA = [rsp + cfa_off] + deref_off */
@@ -159,6 +162,9 @@ enum lb_rule_kind {
 enum lb_rule_flag {
 	LB_RULE_F_RBP_SLOTS = 1,
 	LB_RULE_F_VM = 2, /* inside the VM: no frame of its own */
+	/* about to jump to a landing pad: the next pc is exact; leaf only */
+	LB_RULE_F_LANDING = 4,
+	LB_RULE_F_RA_RCX = 8, /* the next pc is in rcx; leaf only */
 };
 
 struct lb_rule {
@@ -183,10 +189,10 @@ _Static_assert(sizeof(struct lb_row) == 8, "lb_row");
 struct lb_mapping {
 	__u64 start;
 	__u64 end;
-	__u64 bias;	/* pc - bias = vaddr in the table */
-	__u32 block;	/* index of the table's first block entry */
-	__u16 vm;	/* 1 + index in lb_proc_entry.lj if this holds a VM, or 0 */
-	__u8 has_rows;	/* 0: file without a table */
+	__u64 bias;  /* pc - bias = vaddr in the table */
+	__u32 block; /* index of the table's first block entry */
+	__u16 vm; /* 1 + index in lb_proc_entry.lj if this holds a VM, or 0 */
+	__u8 has_rows; /* 0: file without a table */
 	__u8 pad;
 };
 _Static_assert(sizeof(struct lb_mapping) == 32, "lb_mapping");

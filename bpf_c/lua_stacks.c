@@ -19,7 +19,7 @@
 #define LB_WALK_STEPS 16 /* steps of one run of lua_stacks_walk */
 #define LB_WALK_RUNS  32 /* the kernel allows 33 tail calls */
 #define LB_NAME_STEPS 64
-_Static_assert(LB_WALK_STEPS * LB_WALK_RUNS >= LB_FRAMES_MAX, "");
+_Static_assert(LB_WALK_STEPS *LB_WALK_RUNS >= LB_FRAMES_MAX, "");
 
 int lua_stacks_names(struct lb_perf_ctx *ctx)
 {
@@ -154,6 +154,7 @@ static __always_inline void lb_user_regs(struct lb_perf_ctx *ctx,
 		s->regs.bx = ctx->regs.bx;
 		s->regs.r14 = ctx->regs.r14;
 		s->regs.dx = ctx->regs.dx;
+		s->regs.cx = ctx->regs.cx;
 	}
 	s->pc = s->regs.ip;
 	s->sp = s->regs.sp;
@@ -161,6 +162,7 @@ static __always_inline void lb_user_regs(struct lb_perf_ctx *ctx,
 	s->bx = s->regs.bx;
 	s->r14 = s->regs.r14;
 	s->dx = s->regs.dx;
+	s->cx = s->regs.cx;
 }
 
 static __always_inline void lb_state_reset(struct lb_state *s)

@@ -105,8 +105,8 @@ int lb_drain_new(const struct lb_map_fds *fds, lb_record_fn fn, void *arg,
 			return err;
 		}
 	}
-	drain->ring = ring_buffer__new(drain->fds.ring, ring_record, drain,
-				       NULL);
+	drain->ring =
+		ring_buffer__new(drain->fds.ring, ring_record, drain, NULL);
 	if (!drain->ring) {
 		err = -errno;
 		lb_drain_free(drain);

@@ -18,6 +18,7 @@
 
 /* DWARF register numbers of x86-64. */
 enum {
+	REG_RCX = 2,
 	REG_RBX = 3,
 	REG_RBP = 6,
 	REG_RSP = 7,
@@ -40,6 +41,7 @@ enum saved_how {
 	HOW_CFA,       /* at CFA + off */
 	HOW_BREG_RBP,  /* at rbp + off, by an expression */
 	HOW_BREG_RSP,  /* at rsp + off, by an expression */
+	HOW_RCX,       /* in rcx */
 	HOW_UNDEFINED, /* lost */
 	HOW_OTHER,     /* in a way that a rule cannot hold */
 };
@@ -62,6 +64,7 @@ struct state {
 	uint64_t cfa_reg;
 	int64_t cfa_off;
 	int64_t deref_off;
+	bool landing; /* see landing_rule() */
 	struct saved saved[N_SAVED];
 };
 
@@ -320,6 +323,8 @@ static bool cfa_to_rule(const struct state *state, struct lb_rule *rule)
 			rule->kind = LB_RULE_RBP;
 		else if (state->cfa_reg == REG_RBX)
 			rule->kind = LB_RULE_RBX;
+		else if (state->cfa_reg == REG_RCX && state->landing)
+			rule->kind = LB_RULE_RCX;
 		else
 			return false;
 		return true;
@@ -358,6 +363,25 @@ static bool is_kernel_frame(const struct state *state)
 	       state->cfa_off == offs[SAVED_RSP] && !state->deref_off;
 }
 
+/*
+ * The last instructions of a function that ends in a jump to a landing pad
+ * (__builtin_eh_return, which _Unwind_RaiseException ends with): the CFA is
+ * what gcc has in rcx, registers have their final values already although the
+ * CFI still says where they were saved, and the next pc is not a return
+ * address. From the row with CFA = rcx on, up to where the state is restored.
+ */
+static bool landing_rule(const struct state *state, struct lb_rule *rule)
+{
+	const struct saved *ra = &state->saved[SAVED_RA];
+
+	if (!state->landing || !cfa_to_rule(state, rule))
+		return false;
+	rule->flags = LB_RULE_F_LANDING;
+	if (ra->how == HOW_RCX)
+		rule->flags |= LB_RULE_F_RA_RCX;
+	return ra->how == HOW_RCX || (ra->how == HOW_CFA && ra->off == -8);
+}
+
 static struct lb_rule rule_of(const struct state *state, bool signal)
 {
 	static const struct lb_rule bad = { .kind = LB_RULE_BAD };
@@ -373,6 +397,8 @@ static struct lb_rule rule_of(const struct state *state, bool signal)
 			is_kernel_frame(state) ? LB_RULE_SIGNAL : LB_RULE_BAD;
 		return rule;
 	}
+	if (landing_rule(state, &rule))
+		return rule;
 	if (ra->how != HOW_CFA || ra->off != -8 ||
 	    state->saved[SAVED_RSP].how != HOW_SAME ||
 	    !cfa_to_rule(state, &rule) || !saved_to_slots(state, &rule))
@@ -530,6 +556,8 @@ static void def_cfa(struct machine *m, uint64_t reg, int64_t off)
 	m->state.cfa_how = CFA_REG;
 	m->state.cfa_reg = reg;
 	m->state.cfa_off = off;
+	if (reg == REG_RCX)
+		m->state.landing = true;
 }
 
 /* A part of reg + off can be changed only while the CFA is reg + off. */
@@ -653,6 +681,10 @@ static bool step_saved(struct machine *m, struct lb_buf *program, uint8_t op)
 		set_saved(m, reg, HOW_SAME, 0);
 		return true;
 	case CFA_REGISTER:
+		set_saved(m, reg,
+			  lb_buf_uleb(program) == REG_RCX ? HOW_RCX : HOW_OTHER,
+			  0);
+		return true;
 	case CFA_VAL_OFFSET:
 		lb_buf_uleb(program);
 		set_saved(m, reg, HOW_OTHER, 0);

@@ -28,18 +28,12 @@ struct context {
 };
 
 static const char *const stop_words[LB_STOP_MAX] = {
-	[LB_STOP_ROOT] = "root",
-	[LB_STOP_TRUNCATED] = "truncated",
-	[LB_STOP_NO_MAP] = "no-map",
-	[LB_STOP_NO_ROW] = "no-row",
-	[LB_STOP_BAD_ROW] = "bad-row",
-	[LB_STOP_READ] = "read-fault",
-	[LB_STOP_BAD_PC] = "bad-pc",
-	[LB_STOP_NO_PROGRESS] = "no-progress",
-	[LB_STOP_NO_VM] = "no-vm",
-	[LB_STOP_LUA] = "lua-frames",
-	[LB_STOP_STEPS] = "steps",
-	[LB_STOP_NOT_READY] = "not-ready",
+	[LB_STOP_ROOT] = "root",       [LB_STOP_TRUNCATED] = "truncated",
+	[LB_STOP_NO_MAP] = "no-map",   [LB_STOP_NO_ROW] = "no-row",
+	[LB_STOP_BAD_ROW] = "bad-row", [LB_STOP_READ] = "read-fault",
+	[LB_STOP_BAD_PC] = "bad-pc",   [LB_STOP_NO_PROGRESS] = "no-progress",
+	[LB_STOP_NO_VM] = "no-vm",     [LB_STOP_LUA] = "lua-frames",
+	[LB_STOP_STEPS] = "steps",     [LB_STOP_NOT_READY] = "not-ready",
 };
 
 const char *lb_stop_word(unsigned int stop)
@@ -83,8 +77,8 @@ static void text_escaped(struct text *text, const char *s)
 		text->failed = true;
 		return;
 	}
-	len = lb_escape(s, len, out, out == small ? sizeof(small) :
-						    len * 4 + 1);
+	len = lb_escape(s, len, out,
+			out == small ? sizeof(small) : len * 4 + 1);
 	text_add(text, out, len);
 	if (out != small)
 		free(out);
@@ -155,10 +149,9 @@ static void lua_frame(struct context *c, const struct lb_stack *stack,
 		name = lb_names_fast_text(stack->subject->names,
 					  stack->rec.g_addr, f->pos);
 	else if (f->proto_id)
-		name = lb_names_proto_text(stack->subject->names, f->proto_id,
-					   c->flags & LB_FOLD_LINES ?
-						   f->line :
-						   LB_LINE_UNKNOWN);
+		name = lb_names_proto_text(
+			stack->subject->names, f->proto_id,
+			c->flags & LB_FOLD_LINES ? f->line : LB_LINE_UNKNOWN);
 	text_str(&c->text, name ? name : "?@[unknown]");
 	if (c->flags & LB_FOLD_ANNOTATE && f->flags & LB_FF_JIT)
 		text_str(&c->text, "_[j]");
@@ -185,6 +178,8 @@ static void add_frame(struct context *c, const struct lb_stack *stack,
 	if (f->kind == LB_FRAME_MCODE && !(f->flags & LB_FF_FOREIGN) &&
 	    stack->in_trace)
 		return;
+	if (f->flags & LB_FF_UNMARKED)
+		text_str(&c->text, ";[skipped]");
 	text_str(&c->text, ";");
 	switch (f->kind) {
 	case LB_FRAME_KERNEL:

@@ -32,6 +32,13 @@ typedef void (*lb_log_fn)(void *arg, int level, const char *text);
 LB_API const char *lb_version(void);
 
 /**
+ * lb_wire_id() - names the wire headers that the library was built from
+ * Return: the first 16 hex digits of the SHA-256 of lb_wire.h followed by
+ * lj_offsets.h; static storage.
+ */
+LB_API const char *lb_wire_id(void);
+
+/**
  * lb_wire_size() - size of a struct of lb_wire.h, for bindings to compare
  * Return: bytes, 0 for an unknown name.
  */
@@ -132,11 +139,11 @@ LB_API size_t lb_session_alive(const struct lb_session *session);
 LB_API int lb_session_stop(struct lb_session *session);
 
 enum lb_fold_flag {
-	LB_FOLD_ANNOTATE = 1,  /* suffixes _[k], _[j] */
-	LB_FOLD_DELIMIT = 2,   /* `-` between user and kernel part */
-	LB_FOLD_LUA_ONLY = 4,  /* Lua frames alone */
-	LB_FOLD_LINES = 8,     /* current line instead of the first */
-	LB_FOLD_PER_PID = 16,  /* comm-PID as root */
+	LB_FOLD_ANNOTATE = 1, /* suffixes _[k], _[j] */
+	LB_FOLD_DELIMIT = 2,  /* `-` between user and kernel part */
+	LB_FOLD_LUA_ONLY = 4, /* Lua frames alone */
+	LB_FOLD_LINES = 8,    /* current line instead of the first */
+	LB_FOLD_PER_PID = 16, /* comm-PID as root */
 };
 
 /* How the samples of a run ended. */
@@ -150,9 +157,9 @@ struct lb_totals {
 	uint64_t lost_storage; /* of lost: --stack-storage-size */
 	uint64_t lost_ring;
 	uint64_t lost_other;
-	uint64_t lua_broken; /* of failed: Lua frames are missing */
-	uint64_t in_trace;   /* machine code of a trace on the stack */
-	uint64_t not_ready;  /* of failed */
+	uint64_t lua_broken;  /* of failed: Lua frames are missing */
+	uint64_t in_trace;    /* machine code of a trace on the stack */
+	uint64_t not_ready;   /* of failed */
 	uint64_t by_stop[16]; /* by enum lb_stop */
 	uint64_t stacks;      /* different ones */
 };

@@ -181,9 +181,9 @@ static void object_parse(struct lb_object *object)
 		object->vm_err = err;
 	}
 	if (!err)
-		object->vm_err = lb_offsets_find(&object->luajit,
-						 &object->offsets,
-						 &object->offsets_name);
+		object->vm_err =
+			lb_offsets_find(&object->luajit, &object->offsets,
+					&object->offsets_name);
 	object->unwind_err = lb_unwind_build(
 		object->elf, object->has_vm ? &object->luajit : NULL,
 		&object->unwind);
@@ -232,8 +232,8 @@ int lb_objects_get(struct lb_objects *objects, const struct lb_proc *proc,
 			return -errno;
 		key.dev = st.st_dev;
 		key.ino = st.st_ino;
-		key.mtime_ns = st.st_mtim.tv_sec * 1000000000ULL +
-			       st.st_mtim.tv_nsec;
+		key.mtime_ns =
+			st.st_mtim.tv_sec * 1000000000ULL + st.st_mtim.tv_nsec;
 		*object_ret = find_key(objects, key.dev, key.ino, key.mtime_ns);
 		if (*object_ret)
 			return 0;

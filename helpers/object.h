@@ -54,7 +54,8 @@ void lb_objects_free(struct lb_objects *objects);
  * Return: 0, -ENOENT/-ESTALE/-EACCES (file cannot be opened), -ENOMEM.
  */
 int lb_objects_get(struct lb_objects *objects, const struct lb_proc *proc,
-		   const struct lb_proc_map *map, struct lb_object **object_ret);
+		   const struct lb_proc_map *map,
+		   struct lb_object **object_ret);
 /** Tables of all objects; valid until the next lb_objects_get(). */
 struct lb_tables *lb_objects_tables(struct lb_objects *objects);
 /** Number of objects, and each of them. */

@@ -24,13 +24,13 @@
 #include "stacks.h"
 #include "subject.h"
 
-#define REFRESH_NS	1000000000ULL /* mappings are read again this often */
-#define STALE_NS	100000000ULL  /* and at most this often on demand */
-#define REJECTED_NS	5000000000ULL /* a process is looked at again */
-#define REJECTED_MAX	256
-#define ANCESTORS_MAX	64
-#define SCAN_NS		1000000000ULL /* globals are walked this often */
-#define SCANS_MAX	100	      /* for one process */
+#define REFRESH_NS    1000000000ULL /* mappings are read again this often */
+#define STALE_NS      100000000ULL  /* and at most this often on demand */
+#define REJECTED_NS   5000000000ULL /* a process is looked at again */
+#define REJECTED_MAX  256
+#define ANCESTORS_MAX 64
+#define SCAN_NS	      1000000000ULL /* globals are walked this often */
+#define SCANS_MAX     100	    /* for one process */
 
 struct lb_session {
 	lb_log_fn log;
@@ -98,6 +98,11 @@ say(struct lb_session *session, int level, const char *format, ...)
 const char *lb_version(void)
 {
 	return LB_VERSION;
+}
+
+const char *lb_wire_id(void)
+{
+	return LB_WIRE_ID;
 }
 
 const char *lb_stop_text(unsigned int stop)
@@ -231,11 +236,12 @@ static int refuse(struct lb_session *session, const struct lb_subject *subject)
 			    "executable mappings holds the VM",
 			    subject->pid, subject->n_maps);
 	if (vm->vm_err == -EOPNOTSUPP)
-		return fail(session, -EOPNOTSUPP,
-			    "PID %d: %s holds a LuaJIT VM at 0x%llx whose entry "
-			    "code is not understood",
-			    subject->pid, vm->name,
-			    (unsigned long long)vm->luajit.vm_vaddr);
+		return fail(
+			session, -EOPNOTSUPP,
+			"PID %d: %s holds a LuaJIT VM at 0x%llx whose entry "
+			"code is not understood",
+			subject->pid, vm->name,
+			(unsigned long long)vm->luajit.vm_vaddr);
 	if (vm->vm_err)
 		return fail(session, -EOPNOTSUPP,
 			    "PID %d: %s holds a LuaJIT VM of an unknown build: "
@@ -260,12 +266,14 @@ static int add_subject(struct lb_session *session, int pid, bool need_vm,
 	if (err == -ESRCH)
 		return fail(session, err, "PID %d: no such process", pid);
 	if (err == -EOPNOTSUPP)
-		return fail(session, err,
-			    "PID %d: a 32-bit process; only x86-64 is supported",
-			    pid);
+		return fail(
+			session, err,
+			"PID %d: a 32-bit process; only x86-64 is supported",
+			pid);
 	if (err)
-		return fail(session, err, "PID %d: cannot read its mappings: %s",
-			    pid, strerror(-err));
+		return fail(session, err,
+			    "PID %d: cannot read its mappings: %s", pid,
+			    strerror(-err));
 	if (need_vm && !subject->entry.n_vms) {
 		err = refuse(session, subject);
 		lb_subject_free(subject);
@@ -515,8 +523,8 @@ static void follow(struct lb_session *session)
 	     subject = subject->next) {
 		uint64_t age = now - subject->refreshed_ns;
 
-		if (!subject->gone && (age > REFRESH_NS ||
-				       (subject->stale && age > STALE_NS)))
+		if (!subject->gone &&
+		    (age > REFRESH_NS || (subject->stale && age > STALE_NS)))
 			refresh(session, subject);
 	}
 	while (session->n_rejected &&
@@ -605,9 +613,8 @@ static void record_stack(struct lb_session *session, const void *data,
 	memcpy(&rec, data, sizeof(rec));
 	struct lb_subject *subject = subject_for_record(session, rec.tgid);
 
-	if (!subject ||
-	    lb_stacks_add(session->stacks, subject, session->objects, data,
-			  size)) {
+	if (!subject || lb_stacks_add(session->stacks, subject,
+				      session->objects, data, size)) {
 		session->lost_records++;
 		return;
 	}
@@ -824,8 +831,8 @@ void lb_session_totals(const struct lb_session *session,
 	t.samples += session->not_ready;
 	t.lost_storage = session->counters[LB_CNT_LOST_STORAGE];
 	t.lost_ring = session->counters[LB_CNT_LOST_RING];
-	t.lost_other = session->counters[LB_CNT_LOST_STATE] +
-		       session->lost_records;
+	t.lost_other =
+		session->counters[LB_CNT_LOST_STATE] + session->lost_records;
 	t.lost = t.lost_storage + t.lost_ring + t.lost_other;
 	*totals_ret = t;
 }
@@ -850,13 +857,15 @@ const char *lb_session_trouble(const struct lb_session *session, size_t i)
 		else if (object->unwind_err == -ENODATA)
 			snprintf(text, size, "%s: no .eh_frame", object->name);
 		else if (object->unwind_err)
-			snprintf(text, size, "%s: its unwind table cannot be "
-				 "used: %s", object->name,
-				 strerror(-object->unwind_err));
+			snprintf(text, size,
+				 "%s: its unwind table cannot be "
+				 "used: %s",
+				 object->name, strerror(-object->unwind_err));
 		else
-			snprintf(text, size, "%s: %llu malformed records in "
-				 ".eh_frame", object->name,
-				 (unsigned long long)n_bad);
+			snprintf(text, size,
+				 "%s: %llu malformed records in "
+				 ".eh_frame",
+				 object->name, (unsigned long long)n_bad);
 		return text;
 	}
 	return NULL;

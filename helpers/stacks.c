@@ -116,7 +116,8 @@ static void bind_native(struct lb_frame *f, struct lb_subject *subject,
 }
 
 /* Code without a table: of a trace, or of something else. */
-static void bind_mcode(struct lb_stack *stack, struct lb_frame *f, bool skipped)
+static void bind_mcode(struct lb_stack *stack, struct lb_frame *f,
+		       const struct lb_objects *objects, bool skipped)
 {
 	struct lb_subject *subject = stack->subject;
 	uint64_t pc = f->addr - (f->flags & LB_FF_EXACT_PC ? 0 : 1);
@@ -130,6 +131,12 @@ static void bind_mcode(struct lb_stack *stack, struct lb_frame *f, bool skipped)
 		return;
 	}
 	f->flags |= LB_FF_FOREIGN;
+	if (!skipped) /* the walker took it for a trace, so it has no mark */
+		f->flags |= LB_FF_UNMARKED;
+	if (map && map->object) { /* a file, but without a table */
+		f->kind = LB_FRAME_NATIVE;
+		bind_native(f, subject, objects);
+	}
 }
 
 static void bind_frames(struct lb_stack *stack,
@@ -140,15 +147,14 @@ static void bind_frames(struct lb_stack *stack,
 	for (uint32_t i = 0; i < stack->rec.n_frames; i++) {
 		struct lb_frame *f = &stack->frames[i];
 		bool next_skips = i + 1 < stack->rec.n_frames &&
-				  stack->frames[i + 1].kind ==
-					  LB_FRAME_SKIPPED;
+				  stack->frames[i + 1].kind == LB_FRAME_SKIPPED;
 
 		switch (f->kind) {
 		case LB_FRAME_NATIVE:
 			bind_native(f, stack->subject, objects);
 			break;
 		case LB_FRAME_MCODE:
-			bind_mcode(stack, f, next_skips);
+			bind_mcode(stack, f, objects, next_skips);
 			if (f->flags & LB_FF_FOREIGN)
 				stack->skipped = true;
 			break;

@@ -16,7 +16,8 @@
  * After binding, a frame of kind
  *   NATIVE: addr is the vaddr to look up, pos 1 + index of the object or 0
  *   LUA: proto_id is set, or 0 when no record came
- *   MCODE: LB_FF_FOREIGN where it is not in a trace
+ *   MCODE: LB_FF_FOREIGN where it is not in a trace; NATIVE with that flag
+ * where it is in a file
  */
 struct lb_stack {
 	struct lb_stack_rec rec; /* without its frames */

@@ -253,8 +253,7 @@ bool lb_subject_in_mcode(struct lb_subject *subject, uint64_t g_addr,
 	for (int i = 0; i < AREAS_MAX && head[0]; i++) {
 		uint64_t start = head[0];
 
-		if (head[1] > 1UL << 31 ||
-		    add_area(subject, start, head[1]) ||
+		if (head[1] > 1UL << 31 || add_area(subject, start, head[1]) ||
 		    lb_proc_read(subject->proc, start, head, sizeof(head)))
 			break;
 	}

@@ -27,7 +27,7 @@ struct lb_subject {
 	struct lb_proc *proc;
 	struct lb_subject_map *maps; /* executable ones, sorted */
 	size_t n_maps;
-	uint32_t n_dropped; /* mappings over LB_MAPPINGS_MAX */
+	uint32_t n_dropped;		   /* mappings over LB_MAPPINGS_MAX */
 	struct lb_object *vms[LB_VMS_MAX]; /* in the order of entry.lj */
 	/* a VM whose offsets are not known, if there is one */
 	struct lb_object *vm_unknown;
@@ -40,13 +40,13 @@ struct lb_subject {
 	struct {
 		uint64_t start;
 		uint64_t end;
-	} *areas;
+	} * areas;
 	size_t n_areas;
 	/* prototype address -> id of the one that is there now */
 	struct {
 		uint64_t addr;
 		uint32_t id;
-	} *protos;
+	} * protos;
 	size_t n_protos, cap_protos;
 	/* last walk of a VM's globals for names */
 	uint64_t scanned_g, scanned_ns;

@@ -12,21 +12,11 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
 
-from luabpf import headers
+from luabpf import headers, lib
 from luabpf.cli import Fail, online_cpus
 
 _KERNEL_HINT = "run as root, on Linux 5.15 or later with BPF"
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"((?:lb|lj)_[a-z0-9_]+\.h)"')
-
-
-def source_dir() -> Path:
-    """Folder of the BPF C sources, in the tree or installed."""
-    here = Path(__file__).resolve().parent
-    for folder in (here.parent.parent / "bpf_c", here.parent / "bpf_c"):
-        if folder.is_dir():
-            return folder
-    raise Fail("BPF sources not found beside " + str(here),
-               hint="run from the source tree, or make install")
 
 
 def _paste(path: Path, seen: Set[str], out: List[str]) -> None:
@@ -47,7 +37,7 @@ def _paste(path: Path, seen: Set[str], out: List[str]) -> None:
 def program_text(name: str) -> str:
     """Text of program NAME (``lua_stacks``) exactly as it is compiled."""
     out: List[str] = []
-    _paste(source_dir() / (name + ".c"), set(), out)
+    _paste(lib.source_dir() / (name + ".c"), set(), out)
     return "\n".join(out) + "\n"
 
 

@@ -3,6 +3,7 @@
 
 import ctypes
 import errno
+import hashlib
 import os
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -86,6 +87,7 @@ _SIZE_P = ctypes.POINTER(ctypes.c_size_t)
 _PTR = ctypes.c_void_p
 FUNCTIONS: Dict[str, Tuple[object, List[object]]] = {
     "lb_version": (ctypes.c_char_p, []),
+    "lb_wire_id": (ctypes.c_char_p, []),
     "lb_wire_size": (ctypes.c_size_t, [ctypes.c_char_p]),
     "lb_stop_text": (ctypes.c_char_p, [ctypes.c_uint]),
     "lb_session_new": (_INT, [_LOG_FN, _PTR, ctypes.POINTER(_PTR)]),
@@ -130,6 +132,19 @@ def _library_path() -> Path:
     raise Fail("libluabpf.so is not built", hint="run make in the source tree")
 
 
+def source_dir() -> Path:
+    """Folder of the BPF C sources, in the tree or installed."""
+    return Path(__file__).resolve().parent.parent.parent / "bpf_c"
+
+
+def bpf_headers_id() -> str:
+    """What lb_wire_id() is for the headers that BPF is compiled with."""
+    digest = hashlib.sha256()
+    for name in ("lb_wire.h", "lj_offsets.h"):
+        digest.update((source_dir() / name).read_bytes())
+    return digest.hexdigest()[:16]
+
+
 def _load() -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(str(_library_path()))
@@ -140,6 +155,10 @@ def _load() -> ctypes.CDLL:
         function = getattr(library, name)
         function.restype = result
         function.argtypes = arguments
+    wire_id = bpf_headers_id()
+    if _text(library.lb_wire_id()) != wire_id:
+        raise Fail("libluabpf.so was not built from the BPF headers beside it",
+                   hint="run make")
     for struct, wire in ((_MapFds, b"lb_map_fds"), (_Needs, b"lb_needs"),
                          (_Totals, b"lb_totals")):
         size = library.lb_wire_size(wire)

@@ -29,12 +29,15 @@ def write_stacks(stacks: Iterable[Folded], out: TextIO) -> None:
 
 
 def closing_lines(totals: Totals) -> List[str]:
-    """Account for every sample, by result and reason."""
+    """Account for every sample, by result and reason.
+
+    samples + lost is what the timer took.
+    """
     failed = f"{totals.failed} failed"
     if totals.by_reason:
         reasons = sorted(totals.by_reason.items(), key=lambda r: (-r[1], r[0]))
         failed += " (" + ", ".join(f"{n} {word}" for word, n in reasons) + ")"
-    lines = [f"{totals.samples + totals.lost} samples: "
+    lines = [f"{totals.samples} samples: "
              f"{totals.complete} complete ({totals.with_lua} with Lua), "
              f"{totals.truncated} truncated, {failed}, {totals.lost} lost"]
     if totals.in_trace:

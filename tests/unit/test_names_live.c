@@ -348,6 +348,33 @@ static void check_fast(struct live *live)
 	lb_names_free(names);
 }
 
+/* Builtins in bytecode: with a scan by their full name, else without. */
+static void check_bytecode_builtins(struct live *live)
+{
+	struct lb_names *names = names_of(live), *bare = names_of(live);
+	unsigned int total = 0;
+
+	scan(live, names);
+	for (size_t i = 0; i < live->n_lines; i++) {
+		const struct line *line = &live->lines[i];
+		char want[160];
+
+		if (line->kind != 'L')
+			continue;
+		snprintf(want, sizeof(want), "%s@[builtin]", line->name);
+		CHECK_STR(lb_names_proto_text(names,
+					      add(live, names, line->addr), 1),
+			  want);
+		CHECK_STR(lb_names_proto_text(bare, add(live, bare, line->addr),
+					      1),
+			  strchr(want, '.') + 1);
+		total++;
+	}
+	CHECK(total > 2);
+	lb_names_free(names);
+	lb_names_free(bare);
+}
+
 /* The instruction of a line that calls: its last call, else its operator. */
 static uint32_t calling_pos(const struct lj_offsets *off,
 			    const struct lb_proto *proto, const char *list)
@@ -672,6 +699,16 @@ static void test_fast_live_upstream(void)
 	with_luajit(upstream_luajit(), check_fast);
 }
 
+static void test_bytecode_builtins_live(void)
+{
+	with_luajit(system_luajit(), check_bytecode_builtins);
+}
+
+static void test_bytecode_builtins_live_upstream(void)
+{
+	with_luajit(upstream_luajit(), check_bytecode_builtins);
+}
+
 static void test_sources_live(void)
 {
 	check_sources(system_luajit());
@@ -693,6 +730,8 @@ int main(void)
 		LB_TEST(test_calls_live_upstream),
 		LB_TEST(test_fast_live),
 		LB_TEST(test_fast_live_upstream),
+		LB_TEST(test_bytecode_builtins_live),
+		LB_TEST(test_bytecode_builtins_live_upstream),
 		LB_TEST(test_sources_live),
 		LB_TEST(test_sources_live_upstream),
 	};
