@@ -44,6 +44,6 @@ struct lb_buf lb_buf_sub(struct lb_buf *buf, uint64_t size);
 void lb_free_ptr(void *ptr_addr);
 void lb_close_fd(int *fd);
 #define _cleanup_free_ __attribute__((cleanup(lb_free_ptr)))
-#define _cleanup_fd_ __attribute__((cleanup(lb_close_fd)))
+#define _cleanup_fd_   __attribute__((cleanup(lb_close_fd)))
 
 #endif

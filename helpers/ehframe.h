@@ -15,7 +15,7 @@ struct lb_fde_rows; /* see ehframe.c */
 
 struct lb_fde {
 	uint64_t vaddr;
-	uint64_t size; /* bytes of code */
+	uint64_t size;		    /* bytes of code */
 	uint64_t personality_vaddr; /* 0 if none or indirect */
 };
 

@@ -85,7 +85,7 @@ int lb_elf_build_id(const struct lb_elf *elf, uint8_t *id_ret, size_t *len_ret);
 struct lb_elf_sym {
 	const char *name;
 	uint64_t vaddr;
-	uint64_t size; /* bytes; 0 is unknown */
+	uint64_t size;	   /* bytes; 0 is unknown */
 	unsigned int type; /* STT_* */
 	unsigned int bind; /* STB_* */
 	unsigned int shndx;

@@ -12,8 +12,8 @@
 
 /* Code range of the VM and what its machine code tells about the build. */
 struct lb_luajit {
-	uint64_t vm_vaddr; /* lj_vm_asm_begin */
-	uint64_t vm_size;  /* bytes, up to lj_vm_ffi_call */
+	uint64_t vm_vaddr;	 /* lj_vm_asm_begin */
+	uint64_t vm_size;	 /* bytes, up to lj_vm_ffi_call */
 	uint64_t ffi_call_vaddr; /* lj_vm_ffi_call; 0 when not found */
 	uint64_t ffi_call_size;
 	uint32_t cframe_size; /* CFA - SP in the VM */

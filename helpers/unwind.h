@@ -17,7 +17,8 @@
 struct lb_unwind {
 	uint64_t vaddr_lo; /* row.vaddr and blocks count from here */
 	uint64_t vaddr_hi;
-	struct lb_row *rows; /* first row: vaddr 0; last: a stop row at the end */
+	struct lb_row
+		*rows; /* first row: vaddr 0; last: a stop row at the end */
 	uint32_t n_rows;
 	struct lb_rule *rules;
 	uint32_t n_rules;
@@ -29,7 +30,7 @@ struct lb_unwind {
 	uint32_t (*fdes)[2];
 	uint32_t n_fdes;
 	/* accounting */
-	uint64_t n_bad_records;	/* malformed CIE or FDE */
+	uint64_t n_bad_records; /* malformed CIE or FDE */
 	uint64_t n_bad_rows;	/* LB_RULE_BAD */
 };
 
