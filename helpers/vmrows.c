@@ -397,6 +397,8 @@ static struct lb_rule rule_of(enum vm_state state, uint32_t cframe_size)
 		rule.rbx = SLOT_RBX;
 		rule.r14 = SLOT_R14;
 	}
+	if (rule.kind == LB_RULE_RSP) /* a name of its own would say nothing */
+		rule.flags = LB_RULE_F_VM;
 	return rule;
 }
 

@@ -450,6 +450,8 @@ static void test_entry_and_way_out(void)
 		CHECK_INT(rules.rules[i].rbp, want[i].rbp);
 		CHECK_INT(rules.rules[i].rbx, want[i].rbx);
 		CHECK_INT(rules.rules[i].r14, want[i].r14);
+		CHECK_INT(rules.rules[i].flags,
+			  want[i].kind == LB_RULE_RSP ? LB_RULE_F_VM : 0);
 	}
 }
 
