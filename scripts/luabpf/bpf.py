@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
 
 from luabpf import headers, lib
-from luabpf.cli import Fail, online_cpus
+from luabpf.cli import Fail
 
 _KERNEL_HINT = "run as root, on Linux 5.15 or later with BPF"
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"((?:lb|lj)_[a-z0-9_]+\.h)"')
@@ -141,12 +141,12 @@ class Program:
                      cpu: Optional[int]) -> None:
         """Run FUNCTION on a cpu-clock tick: FREQ Hertz, or each PERIOD ns."""
         kwargs = {"sample_freq": freq} if freq else {"sample_period": period}
-        cpus = [cpu] if cpu is not None else online_cpus()
-        for number in cpus:
-            self._bpf.attach_perf_event(
-                ev_type=self._bcc.PerfType.SOFTWARE,
-                ev_config=self._bcc.PerfSWConfig.CPU_CLOCK,
-                fn_name=function.encode(), cpu=number, **kwargs)
+        # One call for all CPUs: BCC forgets the events of the call before.
+        self._bpf.attach_perf_event(
+            ev_type=self._bcc.PerfType.SOFTWARE,
+            ev_config=self._bcc.PerfSWConfig.CPU_CLOCK,
+            fn_name=function.encode(), cpu=-1 if cpu is None else cpu,
+            **kwargs)
 
     def detach_timer(self) -> None:
         """Take the ticks away again; maps stay."""
