@@ -305,12 +305,16 @@ spills > square
 """, shares={"inlined": "inlined", "nested": "nested", "branchy": "branchy",
              "spills": "spills"}),
 
+    # A fast function writes its results over its own function slot, and is
+    # nameless from there to its end: hence `> ~vm` for callers of those that
+    # have work left to do then (modf, tonumber).
+    #
     # `%` and floor stay in the VM (no frame of their own), pow is libm's.
     Program("helpers", CLI, """
 main > modulo floors powers libm
 floors > $math.floor $math.ceil
 powers > ~vm
-libm > $math.sin $math.exp $math.log $math.fmod $math.modf
+libm > $math.sin $math.exp $math.log $math.fmod $math.modf ~vm
 """, shares={"modulo": "modulo", "floors": "floors", "powers": "powers",
              "libm": "libm"}),
 
@@ -318,7 +322,7 @@ libm > $math.sin $math.exp $math.log $math.fmod $math.modf
 main > strings numbers tables iterate
 strings > $string.char $string.byte $string.sub $string.reverse
 strings > $string.upper $string.find $string.rep ~vm    # ~vm: concatenation
-numbers > $math.abs $math.max $math.sqrt $tonumber $tostring
+numbers > $math.abs $math.max $math.sqrt $tonumber $tostring ~vm
 tables > $table.insert $table.concat $table.remove $rawset $rawget $select
 tables > ~vm                                             # {}
 iterate > $pairs $ipairs $next ~iter $setmetatable $getmetatable $type
@@ -460,6 +464,7 @@ piece > $string.format $loadstring ~chunk ~vm            # "=piece" .. n
 
     Program("syscalls", CLI, """
 main > do_read do_write do_getppid do_file
+do_read do_write do_getppid > ~vm                         # C.name
 do_read > ~ffi#read
 ~ffi#read > ~ffi_c#read ~vm
 ~ffi_c#read > ~read
@@ -574,9 +579,16 @@ passes > !c_call
 throws_in_c#5 > spin !c_error#5
 !c_error#5 > ^lua_error#5
 ^lua_error#5 > ~vm
+# While the unwinder goes through C frames, LuaJIT has already taken the Lua
+# frames above each of them off its stack; the C frames are still there.
+passes > !c_call#u
+$pcall#5 > !c_call#u
+!c_call#u > !c_error#u
+!c_error#u > ^lua_error#u
+^lua_error#u > ~vm
 run_c_xpcall > !c_xpcall
 !c_xpcall > ^lua_pcall
-^lua_pcall > throws_in_c#6
+^lua_pcall > throws_in_c#6 !c_error#u
 throws_in_c#6 > spin !c_error#6
 !c_error#6 > ^lua_error#6
 ^lua_error#6 > ~vm ~err_c#6
@@ -653,10 +665,26 @@ three_body > spin $coroutine.yield
             shares={"t1.one": "one#1", "t2.two": "two#2",
                     "t3.three": "three#3"}),
 
-    # VM A > B > A > C, and A > C: one node a role.
+    # VM A > B > C, and A > C.
     Program("nested", NESTED, """
 main > outer_a !in_c#1
-outer_a > spin_a !in_b
+outer_a > spin_a !in_b !c_clock
+!in_b > !call_global#b
+!call_global#b > work_b ^lua_call#b
+work_b > spin_b !in_c#2
+!in_c#1 > !call_global#1
+!call_global#1 > work_c#1 ^lua_call#1
+!in_c#2 > !call_global#2
+!call_global#2 > work_c#2 ^lua_call#2
+work_c#1 work_c#2 > spin_c
+""", script="nested_a.lua", more=("nested_b.lua", "nested_c.lua"),
+            binary="nested", shares={"outer_a": "outer_a",
+                                     "in_b": "!in_b"}),
+
+    # The same VM twice in one thread, another between: A > B > A > C.
+    Program("reentered", NESTED, """
+main > outer_a !in_c#1
+outer_a > spin_a !in_b !c_clock
 !in_b > !call_global#b
 !call_global#b > work_b ^lua_call#b
 work_b > spin_b !in_a
@@ -669,8 +697,8 @@ work_a > spin_a !in_c#2
 !call_global#2 > work_c ^lua_call#2
 work_c > spin_c
 """, script="nested_a.lua", more=("nested_b.lua", "nested_c.lua"),
-            binary="nested", shares={"outer_a": "outer_a",
-                                     "direct_c": "!in_c#1"}),
+            binary="nested", args=("-reenter",),
+            shares={"outer_a": "outer_a"}),
 
     Program("static-cfunc", STATIC, CFUNC, "cfunc.lua", binary="host_static",
             shares=CFUNC_SHARES),

@@ -148,7 +148,8 @@ def symbols(path: str) -> frozenset:
     return frozenset(names)
 
 
-VDSO = {"clock_gettime", "gettimeofday", "time", "getcpu", "clock_getres"}
+VDSO = {prefix + name for prefix in ("", "__vdso_", "__") for name in (
+    "clock_gettime", "gettimeofday", "time", "getcpu", "clock_getres")}
 
 
 @functools.lru_cache(maxsize=None)
@@ -167,7 +168,7 @@ def native_names(binary: str) -> graphs.Names:
         luajit = symbols(os.path.join(LIB_DIR, "libluajit-5.1.a"))
         return graphs.Names((everything - luajit) | VDSO,
                             everything & luajit)
-    libc: frozenset = frozenset(VDSO | {"__vdso_" + n for n in VDSO})
+    libc: frozenset = frozenset(VDSO)
     for file in ("libc.so.6", "libm.so.6", "libgcc_s.so.1",
                  "ld-linux-x86-64.so.2"):
         libc |= symbols(os.path.join("/lib/x86_64-linux-gnu", file))

@@ -24,8 +24,9 @@ local function through_c(n) --: through_c
   for i = 1, n do c_call(below, 1000) end
 end
 
+local scale = jit.status() and 10 or 1
 while go() do
-  in_lua(jit.status() and 1000000 or 100000)
+  in_lua(100000 * scale)
   in_c(20)
-  through_c(jit.status() and 400 or 40)
+  through_c(40 * scale)
 end

@@ -15,9 +15,12 @@ function work(n) --: work_a=work
   in_c(n)
 end
 
+local in_b_seconds = 0
 local function outer_a(n) --: outer_a
   spin_a(n)
+  local t = clock()
   in_b(n)
+  in_b_seconds = clock() - t
 end
 
 local scale = jit.status() and 40000 or 4000
@@ -28,5 +31,6 @@ while go() do
   in_c(scale)
   local t2 = clock()
   add("outer_a", t1 - t0)
+  add("in_b", in_b_seconds)
   add("direct_c", t2 - t1)
 end

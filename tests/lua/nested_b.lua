@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- VM B of nested.c: called by VM A, calls VM A again.
-local in_a = in_a
+-- VM B of nested.c: called by VM A, calls VM C, or VM A again.
+local inward = REENTER and in_a or in_c
 
 local function spin_b(n) --: spin_b
   local s = 0
@@ -10,5 +10,5 @@ end
 
 function work(n) --: work_b=work
   spin_b(n)
-  in_a(n)
+  inward(n)
 end

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Several VMs in one thread: Lua of VM A calls C that runs VM B, whose Lua
- * calls C that runs VM A again, and VM C: `nested [-joff]`. The scripts are
- * nested_a.lua, nested_b.lua and nested_c.lua of the current folder.
+ * calls C that runs VM C, or with -reenter VM A again, then C: `nested [-joff]
+ * [-reenter]`. The scripts are nested_a.lua, nested_b.lua and nested_c.lua of
+ * the current folder.
  */
 #include "host_api.h"
 
@@ -51,11 +52,17 @@ static lua_State *new_vm(int joff)
 
 int main(int argc, char **argv)
 {
-	int joff = argc > 1 && !strcmp(argv[1], "-joff");
+	int joff = 0, reenter = 0;
 
+	for (int i = 1; i < argc; i++) {
+		joff |= !strcmp(argv[i], "-joff");
+		reenter |= !strcmp(argv[i], "-reenter");
+	}
 	vm_a = new_vm(joff);
 	vm_b = new_vm(joff);
 	vm_c = new_vm(joff);
+	lua_pushboolean(vm_b, reenter);
+	lua_setglobal(vm_b, "REENTER");
 	if (host_run(vm_b, "nested_b.lua") || host_run(vm_c, "nested_c.lua"))
 		return 1;
 	return host_run(vm_a, "nested_a.lua") != 0;

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Known answers: every program of graphs.py, JIT on and off, both LuaJITs.
+
+A short run takes some 3,000 samples of each; with LB_FULL=1 at least 10,000
+are taken and no bad sample above the rate is forgiven.
+"""
+import os
+import unittest
+
+import graphs
+import harness
+
+FULL = os.environ.get("LB_FULL") == "1"
+SECONDS = 5.2 if FULL else 1.6  # CPU time of each program
+BAD_RATE = 0.001  # incomplete or illegal samples
+SHARE_POINTS = 2.0
+ACCOUNT = 0.02
+
+
+def allowed_bad(samples):
+    """A handful of samples cannot show a rate of one in a thousand."""
+    return max(0 if FULL else 2, int(samples * BAD_RATE))
+
+
+def share_tolerance(share, samples):
+    """Two points; in a short run two standard deviations on top, since so
+    few samples are not surer than that."""
+    if FULL:
+        return SHARE_POINTS
+    p = min(max(share / 100, 0.01), 0.99)
+    return SHARE_POINTS + 200 * (p * (1 - p) / max(samples, 1)) ** 0.5
+
+
+class Sampled:
+    """The runs of one program on one build, sampled together."""
+
+    def __init__(self, program, build):
+        self.jobs = [(program, jit, build) for jit in program.modes]
+        self.runs, self.closings = {}, {}
+        for attempt in range(3):
+            self.sample()
+            if self.steady():
+                break
+
+    def sample(self):
+        for group in harness.groups(self.jobs):
+            with harness.Session() as session:
+                for run in session.run(group, SECONDS):
+                    self.runs[run.jit] = run
+                    self.closings[run.jit] = session.closing
+                    self.closings[run.jit].runs = session.runs
+
+    def accounts(self):
+        """(mode, samples and lost, samples expected by CPU time)"""
+        for jit, closing in self.closings.items():
+            seconds = sum(run.cpu_seconds for run in closing.runs)
+            yield jit, closing.samples + closing.lost, harness.RATE * seconds
+
+    def steady(self):
+        """Whether timer and scheduler were in step by chance, as they are on
+        a busy machine when three tasks share two CPUs: then sample anew."""
+        accounts = all(abs(got - want) <= ACCOUNT * want
+                       for _, got, want in self.accounts())
+        shares = all(abs(got - true) <= share_tolerance(true, run.samples)
+                     for run in self.runs.values()
+                     for got, true in run.shares().values())
+        return accounts and shares
+
+
+class StacksTest(unittest.TestCase):
+    longMessage = True
+    sampled = {}
+
+    @classmethod
+    def setUpClass(cls):
+        reason = harness.skip_reason()
+        if reason:
+            raise unittest.SkipTest(reason)
+
+    def judge(self, program, jit, build):
+        reason = harness.build_skip_reason(build)
+        if reason:
+            self.skipTest(reason)
+        key = (program.name, build)
+        if key not in self.sampled:
+            self.sampled[key] = Sampled(program, build)
+        sampled = self.sampled[key]
+        run, closing = sampled.runs[jit], sampled.closings[jit]
+        report = run.report(5) + "\n" + str(closing)
+        bad = allowed_bad(run.samples)
+        with self.subTest("samples"):
+            self.assertGreater(run.samples, 5000 if FULL else 1500, report)
+        with self.subTest("complete"):
+            if program.complete:
+                self.assertLessEqual(sum(run.incomplete().values()), bad,
+                                     report)
+        with self.subTest("legal"):
+            self.assertLessEqual(
+                sum(count for count, _ in run.illegal().values()), bad,
+                report)
+        with self.subTest("traces"):
+            traced = any("_[j]" in stack for stack in run.stacks)
+            self.assertEqual(traced, jit and bool(program.flavor.clock),
+                             report)
+        for label, (got, true) in run.shares().items():
+            with self.subTest("share", label=label):
+                self.assertAlmostEqual(
+                    got, true, msg=report,
+                    delta=share_tolerance(true, run.samples))
+        with self.subTest("account"):
+            self.account(sampled, jit, closing, report)
+
+    def account(self, sampled, jit, closing, report):
+        """No sample leaves the denominator."""
+        self.assertEqual(closing.samples,
+                         sum(run.samples for run in closing.runs), report)
+        self.assertEqual(
+            closing.complete + closing.truncated + closing.failed,
+            closing.samples, report)
+        self.assertEqual(sum(closing.reasons.values()), closing.failed,
+                         report)
+        for mode, got, want in sampled.accounts():
+            if mode == jit:
+                self.assertAlmostEqual(got, want, delta=ACCOUNT * want,
+                                       msg=report)
+        for run in closing.runs:
+            # The kernel's own books, in steps of 10 ms for each of two.
+            self.assertAlmostEqual(run.stat_seconds, run.cpu_seconds,
+                                   delta=ACCOUNT * run.cpu_seconds + 0.03)
+
+
+def add_tests():
+    for program in graphs.PROGRAMS:
+        for build in program.flavor.builds:
+            for jit in program.modes:
+                def test(self, program=program, jit=jit, build=build):
+                    self.judge(program, jit, build)
+                name = "test_%s_%s_%s" % (build, program.name,
+                                          "jit" if jit else "joff")
+                test.__name__ = name.replace("-", "_")
+                setattr(StacksTest, test.__name__, test)
+
+
+add_tests()
+
+if __name__ == "__main__":
+    unittest.main()
