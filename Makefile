@@ -41,9 +41,10 @@ LIB := $(OUTPUT)/libluabpf.so
 LIB_OBJS := $(patsubst helpers/%.c,$(OUTPUT)/helpers/%.o,$(wildcard helpers/*.c))
 UNIT_TESTS := $(patsubst tests/unit/%.c,$(OUTPUT)/tests/unit/%,\
 	$(wildcard tests/unit/test_*.c))
+BENCHES := $(OUTPUT)/tests/bench/bench_unwind $(OUTPUT)/tests/bench/deep
 
 .DELETE_ON_ERROR:
-.PHONY: all unit-tests check check-bpf bench lint format docs \
+.PHONY: all unit-tests check check-bpf check-full bench fuzz lint format docs \
 	install uninstall clean
 
 all: $(LIB)
@@ -66,6 +67,18 @@ $(OUTPUT)/tests/unit/%: tests/unit/%.c $(LIB_OBJS)
 
 unit-tests: $(UNIT_TESTS)
 
+# The same for programs of tests/bench, but one that stands for other people's.
+$(OUTPUT)/tests/bench/%: tests/bench/%.c $(LIB_OBJS)
+	$(say) CC $<
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LB_CFLAGS) -o $@ $< $(LIB_OBJS) $(LB_LIBS)
+
+$(OUTPUT)/tests/bench/deep: tests/bench/deep.c
+	$(say) CC $<
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) -O2 -fno-omit-frame-pointer -fno-optimize-sibling-calls \
+		-std=gnu11 -Wall -Wextra -o $@ $<
+
 # A host that embeds the LuaJIT whose headers are installed, for scripts/demo;
 # the hosts of tests/bpf are built by its harness.
 $(OUTPUT)/tests/progs/%: tests/progs/%.c
@@ -81,7 +94,13 @@ check: all unit-tests
 check-bpf: all
 	$(Q)$(PYTHON) tests/bpf/run.py
 
-bench: all
+check-full: all unit-tests
+	$(Q)LB_FULL=1 $(PYTHON) tests/bpf/run.py
+
+fuzz:
+	$(Q)OUTPUT=$(OUTPUT) scripts/fuzz
+
+bench: all $(BENCHES)
 	$(Q)$(PYTHON) tests/bench/run.py
 
 lint:
@@ -103,4 +122,5 @@ uninstall:
 clean:
 	$(Q)rm -rf $(OUTPUT)
 
--include $(LIB_OBJS:.o=.d) $(UNIT_TESTS:=.d) $(wildcard $(OUTPUT)/tests/progs/*.d)
+-include $(LIB_OBJS:.o=.d) $(UNIT_TESTS:=.d) $(BENCHES:=.d) \
+	$(wildcard $(OUTPUT)/tests/progs/*.d)

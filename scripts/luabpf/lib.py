@@ -122,7 +122,8 @@ class Error(Exception):
         self.code = code
 
 
-def _library_path() -> Path:
+def library_path() -> Path:
+    """The library, in the tree or installed. Raises Fail."""
     here = Path(__file__).resolve().parent
     output = os.environ.get("OUTPUT", ".output")
     for path in (here.parent.parent / output / "libluabpf.so",
@@ -147,7 +148,7 @@ def bpf_headers_id() -> str:
 
 def _load() -> ctypes.CDLL:
     try:
-        library = ctypes.CDLL(str(_library_path()))
+        library = ctypes.CDLL(str(library_path()))
     except OSError as error:
         raise Fail(f"cannot load the C core: {error}",
                    hint="run scripts/install-deps run, then make") from None
