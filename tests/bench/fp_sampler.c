@@ -15,8 +15,8 @@ struct fp_key {
 };
 
 BPF_HASH(fp_targets, u32, u32, 64);
-BPF_HASH(fp_counts, struct fp_key, u64, 65536);
-BPF_STACK_TRACE(fp_stacks, 65536);
+BPF_HASH(fp_counts, struct fp_key, u64, 16384);
+BPF_STACK_TRACE(fp_stacks, 16384);
 BPF_PERCPU_ARRAY(fp_samples, u64, 1);
 
 int fp_sample(struct bpf_perf_event_data *ctx)

@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import ctypes
 import dataclasses
+import functools
 import os
 import platform
 import shutil
@@ -17,7 +18,7 @@ import struct
 import subprocess
 import sys
 import textwrap
-from typing import Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Callable, Iterator, List, Optional, Sequence
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -166,8 +167,10 @@ def bpf_stats() -> Iterator[None]:
 
 # ---- processes to measure ----
 
+@functools.lru_cache(maxsize=None)
 def cpus() -> List[int]:
-    """The CPU of the target, then the one for all that drives it."""
+    """The CPU of the target, then the one for all that drives it. The same
+    all the time, also when this process has gone to one of them."""
     allowed = sorted(os.sched_getaffinity(0))
     return [allowed[0], allowed[-1]]
 
@@ -246,6 +249,3 @@ def run(part: Callable[[bool], None], doc: str) -> None:
     except Skip as skip:
         print("skipped: %s" % skip)
         sys.exit(SKIP)
-
-
-Readings = Dict[str, List[float]]

@@ -8,7 +8,7 @@ local function spin(n)
   return s
 end
 
--- 100 Lua frames with the work at the bottom.
+-- Not a tail call, but for the last one.
 local function deep(n)
   if n == 1 then return spin(2000) end
   return deep(n - 1) + 1
@@ -40,7 +40,11 @@ local function fib(n)
 end
 
 local work = {
-  recurse = function() return deep(97) end, -- main, this, 97 deep, spin
+  -- main, this one, deep(98) to deep(2), spin: 100 frames
+  recurse = function()
+    local s = deep(98)
+    return s
+  end,
   loop = loop,
   sort = sorted,
   fib = function() return fib(24) end,

@@ -101,7 +101,7 @@ class Program:
     flavor: Flavor
     edges: str
     script: str = ""   # default: NAME.lua
-    args: Tuple[str, ...] = ()
+    args: Tuple[str, ...] = ()  # {dir}: a folder of this run
     binary: str = ""   # of tests/progs; "" is the luajit command
     # classes of this program only
     classes: Dict[str, FrameClass] = dataclasses.field(default_factory=dict)

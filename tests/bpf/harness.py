@@ -443,7 +443,8 @@ class Session:
             env.pop(name, None)
         mode = [] if jit else ["-joff"]
         if program.binary:
-            command = [build_host(program.binary), *mode, *program.args]
+            args = [arg.format(dir=self.dir) for arg in program.args]
+            command = [build_host(program.binary), *mode, *args]
             if build == "upstream":
                 env["LD_LIBRARY_PATH"] = os.path.join(
                     upstream_dir(), LIB_DIR.lstrip("/"))

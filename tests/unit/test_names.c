@@ -17,11 +17,22 @@ struct fixture {
 	uint32_t ids[WORLD_N];
 };
 
+/* The world is made once in each pointer mode, and copied. */
+static struct img made[2];
+static struct world worlds[2];
+
 static void setup(struct fixture *f, const struct lj_offsets *off)
 {
+	struct img *img = &made[off->gc64];
+
+	if (!img->off) {
+		img_init(img, off);
+		worlds[off->gc64] = world_make(img);
+	}
 	memset(f, 0, sizeof(*f));
 	img_init(&f->img, off);
-	f->world = world_make(&f->img);
+	wr_bytes(&f->img.wr, img->wr.data, img->wr.size);
+	f->world = worlds[off->gc64];
 	CHECK_INT(lb_names_new(img_read, &f->img, &f->names), 0);
 }
 
@@ -481,6 +492,23 @@ static void test_damaged_memory(void)
 	}
 }
 
+/* The constants of a prototype lie behind its bytecode, not before it. */
+static void test_constants_before_bytecode(void)
+{
+	struct fixture f;
+	uint64_t addr;
+
+	setup(&f, GC64);
+	addr = f.world.protos[WORLD_MAIN];
+	for (uint32_t k = 0; k < 300; k += 4) {
+		img_ref(&f.img, addr + f.img.off->pt_k, addr + k);
+		use_all(&f);
+		teardown(&f);
+		setup(&f, GC64);
+	}
+	teardown(&f);
+}
+
 /* A prototype that is its own child, and one whose children are endless. */
 static void test_prototype_in_itself(void)
 {
@@ -531,7 +559,7 @@ static void test_prototypes_nested_too_deep(void)
 				img_ad(img.off->bc_gset, 0, 0),
 				img_ad(img.off->bc_retm + 2, 0, 1) };
 
-	for (uint32_t i = 0; i < 50000; i++) {
+	for (uint32_t i = 0; i < 300; i++) {
 		struct img_proto spec = { .chunk = chunk,
 					  .first_line = i + 1,
 					  .bc = bc,
@@ -618,11 +646,16 @@ int main(void)
 		LB_TEST(test_memory_that_ends),
 		LB_TEST(test_extreme_fields),
 		LB_TEST(test_damaged_memory),
+		LB_TEST(test_constants_before_bytecode),
 		LB_TEST(test_prototype_in_itself),
 		LB_TEST(test_prototypes_nested_too_deep),
 		LB_TEST(test_scan_is_bounded),
 		LB_TEST(test_long_names_are_marked),
 	};
 
-	return LB_TEST_MAIN(cases);
+	int status = LB_TEST_MAIN(cases);
+
+	img_fini(&made[0]);
+	img_fini(&made[1]);
+	return status;
 }
