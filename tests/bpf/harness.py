@@ -289,7 +289,7 @@ class Run:
         """Stop the program; adds up CPU time and truth since go_on()."""
         if self.paused:
             return
-        self.process.send_signal(signal.SIGSTOP)
+        os.kill(self.pid, signal.SIGSTOP)
         _wait_for(self._is_stopped, 10)
         self.paused = True
         if self._cpu_before is not None:
@@ -303,7 +303,7 @@ class Run:
         self._cpu_before = process_cpu(self.pid)
         self._stat_before = stat_cpu(self.pid)
         self.paused = False
-        self.process.send_signal(signal.SIGCONT)
+        os.kill(self.pid, signal.SIGCONT)
 
     def spent(self) -> float:
         """CPU seconds since go_on(), a paused program's too."""
@@ -314,7 +314,7 @@ class Run:
     def stop(self) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-            self.process.send_signal(signal.SIGCONT)
+            os.kill(self.pid, signal.SIGCONT)
             try:
                 self.process.wait(5)
             except subprocess.TimeoutExpired:

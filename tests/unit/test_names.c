@@ -605,6 +605,43 @@ static void test_scan_is_bounded(void)
 	img_fini(&img);
 }
 
+/* Names that are longer than any room for them, table in table. */
+static void test_long_paths_are_marked(void)
+{
+	struct fixture f;
+	char key[100];
+	uint64_t globals, table;
+
+	setup(&f, GC64);
+	memset(key, 'k', sizeof(key) - 1);
+	for (size_t len = 60; len < sizeof(key); len++) {
+		key[len] = '\0';
+		globals = table = img_table(&f.img, 1);
+		for (int depth = 0; depth < 5; depth++) {
+			uint64_t next = img_table(&f.img, 1);
+
+			img_set(&f.img, table, 0, key, LB_LUA_TAB, next);
+			img_set(&f.img, table, 1, key, LB_LUA_FUNC,
+				img_fast(&f.img, 10 + (unsigned int)depth));
+			table = next;
+		}
+		f.world.g_addr = img_vm(&f.img, globals, img_table(&f.img, 0));
+		CHECK_INT(lb_names_scan_tables(f.names, f.world.g_addr, GC64),
+			  0);
+		for (uint32_t depth = 0; depth < 5; depth++) {
+			const char *name = lb_names_fast_text(
+				f.names, f.world.g_addr, 10 + depth);
+			bool fits =
+				(depth + 1) * (len + 1) - 1 <= LB_PATH_MAX - 4;
+
+			CHECK_INT(strspn(name, "k."), strcspn(name, "@"));
+			CHECK(!strstr(name, "...") == fits);
+		}
+		key[len] = 'k';
+	}
+	teardown(&f);
+}
+
 static void test_long_names_are_marked(void)
 {
 	struct fixture f;
@@ -651,6 +688,7 @@ int main(void)
 		LB_TEST(test_prototypes_nested_too_deep),
 		LB_TEST(test_scan_is_bounded),
 		LB_TEST(test_long_names_are_marked),
+		LB_TEST(test_long_paths_are_marked),
 	};
 
 	int status = LB_TEST_MAIN(cases);
