@@ -26,6 +26,7 @@ struct item {
 	uint64_t addr;
 	char *path; /* NULL: empty */
 	uint16_t last;
+	bool cut;
 	uint8_t type; /* enum lb_lua_type */
 	uint8_t source;
 	uint8_t depth;
@@ -47,45 +48,66 @@ struct walk {
 	size_t room;
 	uint64_t *seen; /* hash set of addresses */
 	size_t n_seen;
+	size_t seen_size; /* a power of two */
 	bool cut;
 };
 
-#define SEEN_SIZE (4 * QUEUE_MAX)
-
 /* ---- the queue ---- */
 
-/* True when @addr is new. */
-static bool see(struct walk *walk, uint64_t addr)
+static uint64_t *seen_slot(uint64_t *seen, size_t size, uint64_t addr)
 {
 	size_t i = (addr * 0x9e3779b97f4a7c15ULL) >> 32;
 
-	for (;; i++) {
-		uint64_t *slot = &walk->seen[i % SEEN_SIZE];
+	while (seen[i & (size - 1)] && seen[i & (size - 1)] != addr)
+		i++;
+	return &seen[i & (size - 1)];
+}
 
-		if (*slot == addr)
-			return false;
-		if (!*slot) {
-			if (walk->n_seen >= SEEN_SIZE / 2) {
-				walk->cut = true;
-				return false;
-			}
-			*slot = addr;
-			walk->n_seen++;
-			return true;
-		}
+static int seen_grow(struct walk *walk)
+{
+	size_t size = walk->seen_size ? 2 * walk->seen_size : 1024;
+	uint64_t *seen = calloc(size, sizeof(*seen));
+
+	if (!seen)
+		return -ENOMEM;
+	for (size_t i = 0; i < walk->seen_size; i++) {
+		if (walk->seen[i])
+			*seen_slot(seen, size, walk->seen[i]) = walk->seen[i];
 	}
+	free(walk->seen);
+	walk->seen = seen;
+	walk->seen_size = size;
+	return 0;
+}
+
+/* Return: 1 when @addr is new, 0 when it is not, -ENOMEM. */
+static int see(struct walk *walk, uint64_t addr)
+{
+	uint64_t *slot;
+
+	if (2 * walk->n_seen >= walk->seen_size && seen_grow(walk))
+		return -ENOMEM;
+	slot = seen_slot(walk->seen, walk->seen_size, addr);
+	if (*slot || !addr)
+		return 0;
+	*slot = addr;
+	walk->n_seen++;
+	return 1;
 }
 
 static int push(struct walk *walk, struct item item, const struct lb_path *path)
 {
+	int is_new;
+
 	if (!item.addr)
 		return 0;
 	if (item.depth > DEPTH_MAX || walk->n_items >= QUEUE_MAX) {
 		walk->cut = true;
 		return 0;
 	}
-	if (!see(walk, item.addr))
-		return 0;
+	is_new = see(walk, item.addr);
+	if (is_new <= 0)
+		return is_new;
 	if (walk->n_items == walk->room) {
 		size_t room = walk->room ? 2 * walk->room : 256;
 		struct item *items =
@@ -99,6 +121,7 @@ static int push(struct walk *walk, struct item item, const struct lb_path *path)
 	if (path && path->len) {
 		item.path = strdup(path->text);
 		item.last = path->last;
+		item.cut = path->cut;
 		if (!item.path)
 			return -ENOMEM;
 	}
@@ -113,20 +136,22 @@ static void item_path(const struct item *item, struct lb_path *path)
 		return;
 	path->len = (uint16_t)strlen(item->path);
 	path->last = item->last;
+	path->cut = item->cut;
 	memcpy(path->text, item->path, path->len + 1U);
 }
 
 /* ---- objects ---- */
 
-/* Header of an object up to and with the 8 bytes at @last_field. */
+/* Header of an object up to and with the reference at @last_field. */
 static int read_object(struct walk *walk, uint64_t addr, unsigned int type,
 		       uint32_t last_field, uint8_t *buf)
 {
+	size_t size = last_field + lb_target_ref_size(walk->target);
 	int err;
 
-	if (last_field > OBJECT_MAX - 8 || walk->off->fn_gct >= last_field + 8)
+	if (last_field > OBJECT_MAX - 8 || walk->off->fn_gct >= size)
 		return -EINVAL;
-	err = lb_target_read(walk->target, addr, buf, last_field + 8);
+	err = lb_target_read(walk->target, addr, buf, size);
 	if (err)
 		return err;
 	return buf[walk->off->fn_gct] == type ? 0 : -EBADMSG;
@@ -483,7 +508,9 @@ static int visit_loaded(struct walk *walk, uint64_t addr)
 
 	if (err)
 		return soften(walk, err);
-	see(walk, addr); /* not once more as `package.loaded` */
+	err = see(walk, addr); /* not once more as `package.loaded` */
+	if (err < 0)
+		return err;
 	err = read_entries(walk, &item, &table, &entries);
 	for (size_t i = 0; i < entries.n && !err; i++) {
 		struct entry *entry = &entries.entry[i];
@@ -745,9 +772,6 @@ int lb_globals_walk(struct lb_target *target, uint64_t g_addr,
 			     .sink = sink };
 	int err;
 
-	walk.seen = calloc(SEEN_SIZE, sizeof(*walk.seen));
-	if (!walk.seen)
-		return -ENOMEM;
 	err = add_roots(&walk, g_addr);
 	for (size_t i = 0; i < walk.n_items && !err; i++) {
 		struct item item = walk.items[i]; /* the array may move */

@@ -19,7 +19,7 @@
 enum lb_source {
 	LB_SOURCE_MODULE, /* package.loaded */
 	LB_SOURCE_GLOBAL,
-	LB_SOURCE_TABLE,  /* one that an upvalue or the registry holds */
+	LB_SOURCE_TABLE, /* one that an upvalue or the registry holds */
 	LB_SOURCE_UPVALUE,
 };
 

@@ -482,7 +482,8 @@ static char *chunk_text(const struct lb_proto_rec *rec)
 	size_t got =
 		rec->chunk_got < LB_CHUNK_MAX ? rec->chunk_got : LB_CHUNK_MAX;
 	bool cut = rec->chunk_len > got;
-	bool source = got && *chunk != '@' && *chunk != '=';
+	bool builtin = rec->first_line == LB_BUILTIN_LINE; /* plain name */
+	bool source = got && *chunk != '@' && *chunk != '=' && !builtin;
 	size_t n = 0, shown;
 
 	if (!got && cut)
@@ -496,8 +497,8 @@ static char *chunk_text(const struct lb_proto_rec *rec)
 			shown = SOURCE_MAX;
 		cut = cut || shown < got;
 	} else {
-		chunk += got ? 1 : 0;
-		shown = got - (got ? 1 : 0);
+		shown = got - (got && !builtin ? 1 : 0);
+		chunk += got - shown;
 	}
 	if (cut)
 		shown = lb_utf8_floor(chunk, shown);

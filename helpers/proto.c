@@ -24,7 +24,7 @@
 #define VAR_DEPTH   256	       /* slots of a frame */
 #define FOLLOW_MAX  4096       /* instructions from a value to its store */
 #define NESTING_MAX 8	       /* tables in tables */
-#define STEPS	    4096       /* instructions looked at for one read */
+#define STEPS	    1024       /* instructions looked at for one read */
 #define NO_VAR	    UINT32_MAX
 
 struct lb_proto_var {
@@ -123,8 +123,8 @@ static int parse_header(const struct lb_target *target, struct lb_proto *proto)
 	if (!proto->size_bc || code_end > proto->size)
 		return -EBADMSG;
 	k_off = header_ref(target, data, off->pt_k) - proto->addr;
-	if (k_off > proto->size ||
-	    (uint64_t)proto->size_kgc * ref > k_off - off->pt_size)
+	if (k_off < code_end || k_off > proto->size ||
+	    (uint64_t)proto->size_kgc * ref > k_off - code_end)
 		return -EBADMSG;
 	proto->kgc_off = (uint32_t)k_off;
 	proto->uvinfo_off =

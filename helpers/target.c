@@ -75,6 +75,8 @@ void lb_path_clear(struct lb_path *path)
 
 static void path_cut(struct lb_path *path)
 {
+	if (path->cut)
+		return;
 	memcpy(path->text + path->len, "...", 4);
 	path->len += 3;
 	path->cut = true;
