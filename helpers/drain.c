@@ -213,8 +213,12 @@ uint64_t lb_drain_take_unknown(struct lb_drain *drain, uint32_t tgid)
 
 int lb_drain_poll(struct lb_drain *drain, int timeout_ms)
 {
+	/* a record that came while the last one was read wakes nobody up:
+	 * take what is there in any case */
 	int n = ring_buffer__poll(drain->ring, timeout_ms);
 
+	if (n >= 0 || n == -EINTR)
+		n = ring_buffer__consume(drain->ring);
 	return n < 0 && n != -EINTR ? n : 0;
 }
 

@@ -96,6 +96,11 @@ LB_API int lb_session_add_pid(struct lb_session *session, int pid,
  * Those that cannot be read are passed over. *n_ret: processes added.
  */
 LB_API int lb_session_add_all(struct lb_session *session, size_t *n_ret);
+/**
+ * lb_session_add_tree() - descendants of the processes added by PID
+ * *n_ret: processes added.
+ */
+LB_API int lb_session_add_tree(struct lb_session *session, size_t *n_ret);
 
 enum lb_watch {
 	LB_WATCH_NONE = 0,

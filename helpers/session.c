@@ -416,7 +416,10 @@ static bool in_cgroup(const struct lb_session *session, int pid)
 	return found;
 }
 
-int lb_session_add_all(struct lb_session *session, size_t *n_ret)
+/* Call @take for each process that is not in the run; how many it took. */
+static int each_process(struct lb_session *session,
+			bool (*take)(struct lb_session *session, int pid),
+			size_t *n_ret)
 {
 	DIR *dir = opendir("/proc");
 	struct dirent *entry;
@@ -425,24 +428,34 @@ int lb_session_add_all(struct lb_session *session, size_t *n_ret)
 	if (!dir)
 		return fail(session, -errno, "/proc: %s", strerror(errno));
 	while ((entry = readdir(dir))) {
-		struct lb_subject *subject;
 		int pid = atoi(entry->d_name);
 
-		if (!isdigit((unsigned char)entry->d_name[0]) ||
-		    pid == getpid() || subject_of(session, pid) ||
-		    !in_cgroup(session, pid))
-			continue;
-		int err = add_subject(session, pid, true, &subject);
-
-		if (!err)
-			n++;
-		else if (err == -EOPNOTSUPP)
-			say(session, LB_LOG_WARN, "%s", session->error);
+		if (isdigit((unsigned char)entry->d_name[0]) &&
+		    pid != getpid() && !subject_of(session, pid))
+			n += take(session, pid);
 	}
 	closedir(dir);
 	session->error[0] = 0;
 	*n_ret = n;
 	return 0;
+}
+
+static bool take_luajit(struct lb_session *session, int pid)
+{
+	struct lb_subject *subject;
+
+	if (!in_cgroup(session, pid))
+		return false;
+	int err = add_subject(session, pid, true, &subject);
+
+	if (err == -EOPNOTSUPP)
+		say(session, LB_LOG_WARN, "%s", session->error);
+	return !err;
+}
+
+int lb_session_add_all(struct lb_session *session, size_t *n_ret)
+{
+	return each_process(session, take_luajit, n_ret);
 }
 
 void lb_session_watch(struct lb_session *session, unsigned int watch)
@@ -460,6 +473,19 @@ static bool in_tree(const struct lb_session *session, int pid)
 		pid = status_number(pid, "PPid");
 	}
 	return false;
+}
+
+static bool take_descendant(struct lb_session *session, int pid)
+{
+	struct lb_subject *subject;
+
+	return in_tree(session, pid) &&
+	       !add_subject(session, pid, false, &subject);
+}
+
+int lb_session_add_tree(struct lb_session *session, size_t *n_ret)
+{
+	return each_process(session, take_descendant, n_ret);
 }
 
 static void reject(struct lb_session *session, uint32_t tgid)
@@ -481,7 +507,10 @@ static void process_new(struct lb_session *session, uint32_t tgid)
 	bool all = session->watch & LB_WATCH_ALL &&
 		   tgid != (uint32_t)getpid() && in_cgroup(session, tgid);
 
+	session->error[0] = 0;
 	if ((!tree && !all) || add_subject(session, tgid, !tree, &subject)) {
+		if (session->error[0])
+			say(session, LB_LOG_DEBUG, "%s", session->error);
 		reject(session, tgid);
 		return;
 	}

@@ -123,6 +123,8 @@ def _add_targets(session: lib.Session, args: argparse.Namespace) -> int:
         for pid in args.pid:
             # with several, one without a LuaJIT (a master) is no error
             session.add_pid(pid, need_vm=len(args.pid) == 1 and not args.tree)
+        if args.tree:
+            session.add_tree()
     elif args.tid:
         for tid in args.tid:
             session.add_tid(tid)

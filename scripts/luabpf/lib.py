@@ -95,6 +95,7 @@ FUNCTIONS: Dict[str, Tuple[object, List[object]]] = {
     "lb_session_error": (ctypes.c_char_p, [_PTR]),
     "lb_session_add_pid": (_INT, [_PTR, _INT, ctypes.c_bool]),
     "lb_session_add_all": (_INT, [_PTR, _SIZE_P]),
+    "lb_session_add_tree": (_INT, [_PTR, _SIZE_P]),
     "lb_session_watch": (None, [_PTR, ctypes.c_uint]),
     "lb_session_cgroup": (_INT, [_PTR, ctypes.c_char_p]),
     "lb_session_add_tid": (_INT, [_PTR, _INT]),
@@ -208,6 +209,13 @@ class Session:
         """Add each process that holds a LuaJIT VM; how many were new."""
         count = ctypes.c_size_t()
         self._check(self._lib.lb_session_add_all(
+            self._handle, ctypes.byref(count)))
+        return count.value
+
+    def add_tree(self) -> int:
+        """Add the descendants of the processes added by PID; how many."""
+        count = ctypes.c_size_t()
+        self._check(self._lib.lb_session_add_tree(
             self._handle, ctypes.byref(count)))
         return count.value
 
