@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fuzz entry: names out of a target memory that is the input.
+ * Fuzz entry: names out of a damaged target memory.
  *
- * The first byte chooses the pointer mode, the rest is memory at IMG_BASE, with
- * the objects that a record and a scan ask for where the world of lj_image.h
- * has them. With -DFUZZ_MAIN a program of its own: it replays the files that
- * are named, or else N (default 20000) random changes of that world.
+ * The input is a list of changes to the world of lj_image.h: the first byte
+ * chooses the pointer mode and whether the memory ends early, then come records
+ * of eight bytes, see struct change. So an input that is empty is a valid
+ * memory, and each byte of a longer one matters.
+ *
+ * With -DFUZZ_MAIN a program of its own: it replays the files that are named,
+ * or else runs -n N (default 20000) random inputs, from -s SEED.
  */
 #include <stdio.h>
 
@@ -14,21 +17,48 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Where the objects are: the same in every input. */
-static const struct world *world_of(const struct lj_offsets *off)
+struct change {
+	uint8_t op; /* 0 set a byte, 1 fill, 2 and 3 copy */
+	uint8_t size;
+	uint16_t at;
+	uint16_t from;
+	uint16_t value;
+};
+
+/* A copy of the world, changed as the input says. */
+static const struct world *make_memory(struct img *img, const uint8_t *data,
+				       size_t size)
 {
+	static struct img made[2];
 	static struct world worlds[2];
-	static bool made[2];
+	bool gc64 = *data & 1;
+	struct img *from = &made[gc64];
+	struct change change;
 
-	if (!made[off->gc64]) {
-		struct img img;
-
-		img_init(&img, off);
-		worlds[off->gc64] = world_make(&img);
-		img_fini(&img);
-		made[off->gc64] = true;
+	if (!from->off) {
+		img_init(from,
+			 gc64 ? &lj_offsets_table[0].offsets : &img_non_gc64);
+		worlds[gc64] = world_make(from);
 	}
-	return &worlds[off->gc64];
+	img_init(img, from->off);
+	wr_bytes(&img->wr, from->wr.data, from->wr.size);
+	for (size_t i = 1; i + sizeof(change) <= size; i += sizeof(change)) {
+		size_t room = img->wr.size - 16;
+
+		memcpy(&change, data + i, sizeof(change));
+		uint8_t *at = img->wr.data + change.at % room;
+
+		if (change.op % 4 == 0)
+			*at = (uint8_t)change.value;
+		else if (change.op % 4 == 1)
+			memset(at, change.value, change.size % 16);
+		else
+			memmove(at, img->wr.data + change.from % room,
+				change.size % 16);
+	}
+	if (*data & 2)
+		img->wr.size = img->wr.size * (*data >> 2) / 64;
+	return &worlds[gc64];
 }
 
 static struct lb_proto_rec make_rec(struct img *img, uint64_t addr)
@@ -73,10 +103,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (!size)
 		return 0;
-	img_init(&img,
-		 *data & 1 ? &lj_offsets_table[0].offsets : &img_non_gc64);
-	world = world_of(img.off);
-	wr_bytes(&img.wr, data + 1, size - 1);
+	world = make_memory(&img, data, size);
 	if (lb_names_new(img_read, &img, &names))
 		abort();
 	for (int i = 0; i < WORLD_N; i++) {
@@ -117,60 +144,44 @@ static uint32_t next_random(uint32_t *state)
 	return *state;
 }
 
-/* The input that is the world itself. */
-static struct wr make_seed(bool gc64)
+static void run_random(long rounds, uint32_t state)
 {
-	struct wr seed = { .data = NULL };
-	struct img img;
+	uint8_t data[1 + 32 * sizeof(struct change)];
 
-	img_init(&img, gc64 ? &lj_offsets_table[0].offsets : &img_non_gc64);
-	world_make(&img);
-	wr_u8(&seed, gc64);
-	wr_bytes(&seed, img.wr.data, img.wr.size);
-	img_fini(&img);
-	return seed;
-}
+	for (long i = 0; i < rounds; i++) {
+		size_t n = 1 + next_random(&state) % 32;
 
-static void mutate(struct wr *wr, uint32_t *state)
-{
-	uint32_t n = 1 + next_random(state) % 32;
-
-	for (uint32_t i = 0; i < n; i++) {
-		uint32_t r = next_random(state);
-		size_t at = 1 + next_random(state) % (wr->size - 9);
-		size_t from = 1 + next_random(state) % (wr->size - 9);
-
-		if (r % 4 == 0) /* a reference, a length, an instruction */
-			memmove(wr->data + at, wr->data + from, 4 + r / 4 % 5);
-		else if (r % 4 == 1)
-			memset(wr->data + at, r & 8 ? 0xff : 0, 1 + r / 16 % 8);
-		else
-			wr->data[at] = (uint8_t)(r >> 24);
+		for (size_t k = 0; k < sizeof(data); k++)
+			data[k] = (uint8_t)(next_random(&state) >> 8);
+		/* sizes break at extremes */
+		for (size_t k = 0; k < n; k++) {
+			if (next_random(&state) % 4 == 0)
+				memset(data + 7 + 8 * k, k & 1 ? 0xff : 0, 2);
+		}
+		if (next_random(&state) % 8) /* mostly whole */
+			data[0] &= (uint8_t)~2;
+		LLVMFuzzerTestOneInput(data, 1 + n * sizeof(struct change));
 	}
-	if (next_random(state) % 8 == 0)
-		wr->size = 1 + next_random(state) % wr->size;
 }
 
 int main(int argc, char **argv)
 {
-	struct wr seeds[2] = { make_seed(false), make_seed(true) };
-	uint32_t state = 2463534242U;
 	long rounds = 20000;
+	uint32_t seed = 1;
+	bool files = false;
 
-	if (argc == 3 && !strcmp(argv[1], "-n"))
-		rounds = atol(argv[2]);
-	for (int i = 1; i < argc && *argv[i] != '-' && argc != 3; i++)
-		replay(argv[i]);
-	for (long i = 0; i < rounds && (argc == 1 || argc == 3); i++) {
-		struct wr wr = { .data = NULL };
-
-		wr_bytes(&wr, seeds[i & 1].data, seeds[i & 1].size);
-		mutate(&wr, &state);
-		LLVMFuzzerTestOneInput(wr.data, wr.size);
-		free(wr.data);
+	for (int i = 1; i < argc; i++) {
+		if (!strcmp(argv[i], "-n") && i + 1 < argc) {
+			rounds = atol(argv[++i]);
+		} else if (!strcmp(argv[i], "-s") && i + 1 < argc) {
+			seed = (uint32_t)strtoul(argv[++i], NULL, 0) | 1;
+		} else {
+			replay(argv[i]);
+			files = true;
+		}
 	}
-	free(seeds[0].data);
-	free(seeds[1].data);
+	if (!files)
+		run_random(rounds, seed);
 	return 0;
 }
 #endif
