@@ -381,6 +381,8 @@ static void test_demangle_is_bounded(void)
 		make_bomb(name, "PFvvE4S1_x", levels);
 		free(lb_demangle(name));
 	}
+	/* __cxa_demangle() of libstdc++ 12 does not come back from this one */
+	check_demangle("_Z1fIXsr1aBCE", "_Z1fIXsr1aBCE");
 	memset(name, 'P', 1500);
 	memcpy(name, "_Z1f", 4);
 	strcpy(name + 1500, "i");
