@@ -212,7 +212,7 @@ def stop(process: Optional[subprocess.Popen]) -> None:
         process.send_signal(signal.SIGCONT)
         process.terminate()
         try:
-            process.wait(5)
+            process.wait(10)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -235,13 +235,18 @@ def _end(number: int, _frame: object) -> None:
     raise SystemExit(128 + number)
 
 
+def end_by_signal() -> None:
+    """Let SIGTERM end this process by way of all `finally`."""
+    signal.signal(signal.SIGTERM, _end)
+
+
 def run(part: Callable[[bool], None], doc: str) -> None:
     """Command line of one part."""
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("--quick", action="store_true",
                         help="a few seconds, to see that it works")
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, _end)
+    end_by_signal()
     try:
         if os.geteuid() != 0:
             raise Skip("not root")

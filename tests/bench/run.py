@@ -20,6 +20,15 @@ def names() -> list:
                   for f in files)
 
 
+def run_part(path: str, options: list) -> int:
+    """Exit status; whatever ends this process lets the part end its own."""
+    process = subprocess.Popen([sys.executable, path, *options])
+    try:
+        return process.wait()
+    finally:
+        measure.stop(process)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-k", metavar="NAME", default="",
@@ -32,15 +41,14 @@ def main() -> int:
     if args.list or not chosen:
         print("parts: " + " ".join(names()))
         return 0 if args.list else 2
+    measure.end_by_signal()
     print(measure.machine() + "\n", flush=True)
     failed = []
     for name in chosen:
         print("== " + name, flush=True)
         begin = time.monotonic()
         path = os.path.join(measure.HERE, "bench_%s.py" % name)
-        status = subprocess.run(
-            [sys.executable, path] + (["--quick"] if args.quick else [])
-        ).returncode
+        status = run_part(path, ["--quick"] if args.quick else [])
         if status not in (0, measure.SKIP):
             failed.append(name)
         print("-- %s: %.0f s\n" % (name, time.monotonic() - begin),
