@@ -44,8 +44,8 @@ UNIT_TESTS := $(patsubst tests/unit/%.c,$(OUTPUT)/tests/unit/%,\
 BENCHES := $(OUTPUT)/tests/bench/bench_unwind $(OUTPUT)/tests/bench/deep
 
 .DELETE_ON_ERROR:
-.PHONY: all unit-tests check check-bpf check-full bench fuzz lint format docs \
-	install uninstall clean
+.PHONY: all unit-tests check check-bpf check-full bench bench-progs fuzz lint \
+	format docs install uninstall clean
 
 all: $(LIB)
 
@@ -100,8 +100,11 @@ check-full: all unit-tests
 fuzz:
 	$(Q)OUTPUT=$(OUTPUT) scripts/fuzz
 
-bench: all $(BENCHES)
-	$(Q)$(PYTHON) tests/bench/run.py
+# BENCH="-k NAME", BENCH=--quick: see tests/bench/run.py
+bench: all bench-progs
+	$(Q)$(PYTHON) tests/bench/run.py $(BENCH)
+
+bench-progs: $(BENCHES)
 
 lint:
 	$(Q)scripts/lint
