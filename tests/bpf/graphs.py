@@ -59,8 +59,9 @@ ROOT > ^_start
 HOST = Flavor("host", "libluajit-5.1.so.2.1.0", HOST_ROOT, "!c_clock")
 # Linked with Debian's libluajit-5.1.a, so there is one build only.
 STATIC = Flavor("static", "", HOST_ROOT, "!c_clock", ("luajit2",))
-# musl has no unwind tables: the walk reaches main's caller and says so. In a
-# function of musl itself (~vm right above the mark) it does not begin.
+# musl has no unwind tables: the walk reaches main's caller and says so. A leaf
+# in musl itself is skipped where a VM's C frame is below, and else all there
+# is (~vm right above the mark).
 MUSL = Flavor("musl", "", """
 ROOT > ~no_row
 ~no_row > ~musl_start ~vm
@@ -68,6 +69,8 @@ ROOT > ~no_row
 ^main > ^host_run
 ^host_run > ^lua_pcall#root
 ^lua_pcall#root > main
+main go report > ~skipped
+~skipped > ~vm
 """, "!c_clock", ("luajit2",))
 MUSL_NATIVE = Flavor("musl-native", "", """
 ROOT > ~no_row
@@ -115,6 +118,7 @@ class Program:
     ready: int = 1     # lines "ready": one a thread
     modes: Tuple[bool, ...] = (True, False)  # JIT on, off
     complete: bool = True  # must reach the root
+    beside: str = ""   # another program that must be sampled with it
 
     @property
     def lua(self) -> str:
@@ -195,6 +199,8 @@ def common_classes(flavor: Flavor, names: Names) -> Dict[str, FrameClass]:
             ("libc_start_main_stage2",)),
         "~no_row": exact("[failed:no-row]",
                          why="musl is built without unwind tables"),
+        "~skipped": exact("[skipped]", why="musl is built without unwind "
+                          "tables, C frames above them are not found"),
         "~wrap": FrameClass(
             r"(coroutine\.wrap_aux|builtin#\d+)@\[builtin\]",
             "what coroutine.wrap returns is a fast function that lies in no "
@@ -238,8 +244,9 @@ def common_classes(flavor: Flavor, names: Names) -> Dict[str, FrameClass]:
             "from the allocation or lua_gc through lj_gc_step to the call of "
             "a finalizer", (example, "lua_gc"), 1, 10, names=names.luajit),
         "~sigreturn": FrameClass(
-            r"__restore_rt|\[libc\.so\.6\+0x[0-9a-f]+\]",
-            "the frame the kernel makes for a handler: a local symbol of libc",
+            r"__restore_rt|\[libc\.so\.6(\+0x[0-9a-f]+)?\]",
+            "the frame the kernel makes for a handler: a local symbol of "
+            "libc; its FDE ends at the system call",
             ("__restore_rt", "[libc.so.6+0x3c050]")),
         "~qsort": FrameClass(
             r"\[libc\.so\.6\+0x[0-9a-f]+\]",
@@ -712,6 +719,7 @@ work_c > spin_c
 ^work_a > ^inner
 ^work_b > ^inner
 """, binary="musl_native", modes=(True,), complete=False,
+            beside="split",  # alone it is refused: no LuaJIT
             shares={"work_a": "^work_a", "work_b": "^work_b"}),
 ]
 

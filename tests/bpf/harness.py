@@ -27,20 +27,11 @@ from typing import Callable, Counter, Dict, List, Optional, Tuple
 
 import graphs
 import stackgraph
+from hosts import LIB_DIR, OUTPUT, ROOT, build_host, native_names
 
-TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-ROOT = os.path.dirname(TESTS)
-OUTPUT = os.path.abspath(os.environ.get("OUTPUT",
-                                        os.path.join(ROOT, ".output")))
 TOOL = os.path.join(ROOT, "tools", "lua-stacks.py")
-PROGS = os.path.join(TESTS, "progs")
-BUILT = os.path.join(OUTPUT, "tests", "progs")
-LIB_DIR = "/usr/lib/x86_64-linux-gnu"
 RATE = 1999
 BUILDS = ("luajit2", "upstream")
-
-CFLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-O2", "-g",
-          "-fomit-frame-pointer"]
 
 
 def upstream_dir() -> str:
@@ -71,112 +62,6 @@ def build_skip_reason(build: str) -> Optional[str]:
     return None
 
 
-# ---- building hosts ----
-
-def _musl_flags() -> List[str]:
-    unwinder = subprocess.run(
-        ["cc", "-print-file-name=libgcc_eh.a"], check=True,
-        stdout=subprocess.PIPE, text=True).stdout.strip()
-    # Without the header, musl's dl_iterate_phdr gives the unwinder nothing.
-    return ["-static", "-Wl,--eh-frame-hdr", unwinder]
-
-
-def _recipe(binary: str) -> Tuple[List[str], List[str], List[str]]:
-    """Compiler, sources, flags behind the sources."""
-    luajit = subprocess.run(
-        ["pkg-config", "--cflags", "luajit"], check=True,
-        stdout=subprocess.PIPE, text=True).stdout.split()
-    archive = os.path.join(LIB_DIR, "libluajit-5.1.a")
-    if binary == "musl_native":
-        return ["musl-gcc"], ["musl_native.c"], ["-static"]
-    if binary == "host_musl":
-        return (["musl-gcc"], ["host.c", "musl_stub.c"],
-                luajit + [archive] + _musl_flags())
-    if binary == "host_static":
-        # dlopen in a static program draws a warning: nothing here loads.
-        return (["cc"], ["host.c"], luajit + ["-static", archive, "-lm",
-                                              "-ldl", "-Wl,--no-warnings"])
-    return ["cc"], [binary + ".c"], luajit + ["-lluajit-5.1", "-pthread"]
-
-
-@functools.lru_cache(maxsize=None)
-def build_host(binary: str) -> str:
-    """Path of a C host of tests/progs, built when a source is newer."""
-    path = os.path.join(BUILT, binary)
-    sources = glob.glob(os.path.join(PROGS, "*.[ch]")) + [__file__]
-    if os.path.exists(path) and all(
-            os.path.getmtime(s) <= os.path.getmtime(path) for s in sources):
-        return path
-    os.makedirs(BUILT, exist_ok=True)
-    compiler, names, flags = _recipe(binary)
-    command = compiler + CFLAGS + ["-o", path + ".new"]
-    command += [os.path.join(PROGS, n) for n in names] + flags
-    done = subprocess.run(command, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True)
-    if done.returncode:
-        raise RuntimeError("%s\n%s" % (" ".join(command), done.stdout))
-    os.rename(path + ".new", path)
-    return path
-
-
-# ---- symbols ----
-
-def _debug_file(path: str) -> Optional[str]:
-    note = subprocess.run(["readelf", "-n", path], stdout=subprocess.PIPE,
-                          stderr=subprocess.DEVNULL, text=True).stdout
-    found = re.search(r"Build ID: ([0-9a-f]{4,})", note)
-    if not found:
-        return None
-    ident = found.group(1)
-    path = "/usr/lib/debug/.build-id/%s/%s.debug" % (ident[:2], ident[2:])
-    return path if os.path.exists(path) else None
-
-
-@functools.lru_cache(maxsize=None)
-def symbols(path: str) -> frozenset:
-    """Names of functions in one file and in its debug file."""
-    names = set()
-    for options, file in ((["-D"], path), ([], path), ([], _debug_file(path))):
-        if not file:
-            continue
-        out = subprocess.run(["nm", *options, file], stdout=subprocess.PIPE,
-                             stderr=subprocess.DEVNULL, text=True).stdout
-        for line in out.splitlines():
-            fields = line.split()
-            if len(fields) >= 2 and fields[-2] in "tTwWiV":
-                names.add(fields[-1].split("@")[0])
-    return frozenset(names)
-
-
-VDSO = {prefix + name for prefix in ("", "__vdso_", "__") for name in (
-    "clock_gettime", "gettimeofday", "time", "getcpu", "clock_getres")}
-
-
-@functools.lru_cache(maxsize=None)
-def native_names(binary: str) -> graphs.Names:
-    """Names that native frames outside the host may have."""
-    if binary == "musl_native":
-        return graphs.Names(frozenset(VDSO), frozenset())
-    if "musl" in binary or "static" in binary:
-        # Everything that is linked in but the host's own functions.
-        host = os.path.join(BUILT, "host.own.o")
-        subprocess.run(["cc", *CFLAGS, "-c", "-o", host,
-                        os.path.join(PROGS, "host.c"),
-                        *_recipe("host")[2][:1]], check=True)
-        own = symbols(host) | {"_start", "__libc_start_main"}
-        everything = symbols(os.path.join(BUILT, binary)) - own
-        luajit = symbols(os.path.join(LIB_DIR, "libluajit-5.1.a"))
-        return graphs.Names((everything - luajit) | VDSO,
-                            everything & luajit)
-    libc: frozenset = frozenset(VDSO)
-    for file in ("libc.so.6", "libm.so.6", "libgcc_s.so.1",
-                 "ld-linux-x86-64.so.2"):
-        libc |= symbols(os.path.join("/lib/x86_64-linux-gnu", file))
-    return graphs.Names(libc, frozenset())
-
-
-# ---- running ----
-
 def process_cpu(pid: int) -> float:
     """CPU seconds of a whole process, exact (its POSIX CPU clock)."""
     return time.clock_gettime((~pid << 3) | 2)
@@ -187,6 +72,13 @@ def stat_cpu(pid: int) -> float:
     with open("/proc/%d/stat" % pid) as file:
         fields = file.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def busy_cpu() -> float:
+    """CPU seconds of all tasks of the machine, in steps of 10 ms."""
+    with open("/proc/stat") as file:
+        fields = [int(x) for x in file.readline().split()[1:]]
+    return (sum(fields[:8]) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
 
 
 CLOSING = re.compile(
@@ -256,7 +148,6 @@ class Run:
         self.cpu_seconds = 0.0
         self.truth: Dict[str, float] = {}
         self.paused = False
-        self._truth_before: Dict[str, float] = {}
         self._cpu_before: Optional[float] = None
         self._stat_before = self.stat_seconds = 0.0
 
@@ -285,8 +176,20 @@ class Run:
                     return False
         return True
 
+    def learn_truth(self, seconds: float = 0.6) -> None:
+        """Let the program measure its shares while nobody samples it.
+
+        Not while it is sampled: the time of the sampler's interrupt counts
+        as the program's, more of it where stacks are deep, and no sample can
+        ever fall into it. That was 5 points with 200 frames.
+        """
+        begin, before = process_cpu(self.pid), parse_truth(self.text())
+        _wait_for(lambda: process_cpu(self.pid) - begin > seconds, 30)
+        self.truth = {k: v - before.get(k, 0)
+                      for k, v in parse_truth(self.text()).items()}
+
     def pause(self) -> None:
-        """Stop the program; adds up CPU time and truth since go_on()."""
+        """Stop the program; counts CPU time since go_on()."""
         if self.paused:
             return
         os.kill(self.pid, signal.SIGSTOP)
@@ -295,11 +198,8 @@ class Run:
         if self._cpu_before is not None:
             self.cpu_seconds = process_cpu(self.pid) - self._cpu_before
             self.stat_seconds = stat_cpu(self.pid) - self._stat_before
-            self.truth = {k: v - self._truth_before.get(k, 0)
-                          for k, v in parse_truth(self.text()).items()}
 
     def go_on(self) -> None:
-        self._truth_before = parse_truth(self.text())
         self._cpu_before = process_cpu(self.pid)
         self._stat_before = stat_cpu(self.pid)
         self.paused = False
@@ -410,8 +310,9 @@ def groups(jobs: List[Job]) -> List[List[Job]]:
     one thread, or one with more. One start of the tool costs some seconds."""
     result: List[List[Job]] = []
     for job in jobs:
-        many = job[0].ready > 1
-        if (result and not many and len(result[-1]) == 1
+        if job[0].beside:
+            result.append([job, (graphs.by_name(job[0].beside), *job[1:])])
+        elif (result and job[0].ready == 1 and len(result[-1]) == 1
                 and result[-1][0][0].ready == 1):
             result[-1].append(job)
         else:
@@ -426,6 +327,8 @@ class Session:
         self.runs: List[Run] = []
         self.closing: Optional[Closing] = None
         self.stderr = ""
+        # CPU time of all but the programs and the tool while sampling
+        self.other_seconds = 0.0
 
     def __enter__(self) -> "Session":
         self.dir = tempfile.mkdtemp(prefix="lb-test-")
@@ -468,6 +371,9 @@ class Session:
     def run(self, jobs: List[Job], seconds: int) -> List[Run]:
         """Start programs, sample them together, stop them."""
         runs = [self.start(*job) for job in jobs]
+        for run in runs:
+            if run.program.shares:
+                run.learn_truth()
         self.sample(runs, seconds)
         for run in runs:
             run.stop()
@@ -507,6 +413,7 @@ class Session:
                       or tool.poll() is not None, 90)
             # The line is printed right before the timers are set.
             time.sleep(0.3)
+            busy, own = busy_cpu(), process_cpu(tool.pid)
             for run in runs:
                 run.go_on()
             end = time.monotonic() + 20 * seconds
@@ -516,9 +423,14 @@ class Session:
                         run.pause()
                 if time.monotonic() > end or tool.poll() is not None:
                     break
-                time.sleep(0.005)
+                left = max(seconds - run.spent() for run in runs)
+                time.sleep(max(left / 2, 0.01))
             for run in runs:
                 run.pause()
+            self.other_seconds = busy_cpu() - busy - sum(
+                run.cpu_seconds for run in runs)
+            if tool.poll() is None:
+                self.other_seconds -= process_cpu(tool.pid) - own
             if tool.poll() is None:
                 tool.send_signal(signal.SIGINT)
             status = tool.wait(60)

@@ -229,8 +229,9 @@ class NginxTest(unittest.TestCase):
                 report)
         with self.subTest("account"):
             want = harness.RATE * run.cpu_seconds
+            delta = ACCOUNT * want + harness.RATE * session.other_seconds
             self.assertAlmostEqual(closing.samples + closing.lost, want,
-                                   delta=2 * ACCOUNT * want, msg=report)
+                                   delta=delta, msg=report)
         for name in ("compute@", "main@%s/nginx_content" % graphs.LUA_DIR,
                      "main@%s/nginx_sub" % graphs.LUA_DIR, "thread_body@",
                      "tick@", "replace@", "ngx_process_events_and_timers"):

@@ -40,9 +40,15 @@ static KEEP void work_b(long n)
 static KEEP void run(void)
 {
 	double a = 0, b = 0, next = 0;
+	unsigned long seed = 1;
 	time_t start = time(NULL);
 
 	while (time(NULL) - start < 120) {
+		/* Of another length each time, or sampler and loop may fall
+		 * into step. */
+		seed = seed * 16807 % 2147483647;
+		for (unsigned long i = 0; i < seed % 400000; i++)
+			sink += i;
 		double t0 = cpu_seconds();
 
 		work_a(1400000);
