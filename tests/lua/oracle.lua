@@ -144,5 +144,5 @@ function descend(n)
 end
 
 while go() do
-  descend(random(0, 9))
+  for i = 1, 10 do descend(random(0, 9)) end
 end
