@@ -81,6 +81,23 @@ static __always_inline int lb_code_before(struct lb_state *s, __u64 pc,
 	return 0;
 }
 
+/*
+ * Hash of a chunk name. Strings are freed and their addresses used again, so
+ * the address alone does not tell which; neighbours mostly share one.
+ */
+static __always_inline __u32 lb_chunk_hash(struct lb_state *s,
+					   struct lj_offsets *lj,
+					   __u64 chunk_addr)
+{
+	if (chunk_addr != s->chunk_addr) {
+		s->chunk_addr = chunk_addr;
+		s->chunk_hash = 0;
+		bpf_probe_read_user(&s->chunk_hash, 4,
+				    (void *)(chunk_addr + lj->str_len - 4));
+	}
+	return s->chunk_hash;
+}
+
 /* Chunk name and lines: with the address they identify a prototype. */
 static __always_inline __u64 lb_proto_identity(struct lb_state *s,
 					       struct lj_offsets *lj,
@@ -91,24 +108,24 @@ static __always_inline __u64 lb_proto_identity(struct lb_state *s,
 	if (!(at & 3) && at >= s->code_lo && at + 16 <= s->code_hi) {
 		__u32 i = (at - s->code_lo) >> 2;
 
-		return ((__u64)s->code_win[i & (LB_CODE_WORDS - 1)] |
-			(__u64)s->code_win[(i + 1) & (LB_CODE_WORDS - 1)]
-				<< 32) ^
-		       ((__u64)s->code_win[(i + 2) & (LB_CODE_WORDS - 1)]
-				<< 20 |
-			(__u64)s->code_win[(i + 3) & (LB_CODE_WORDS - 1)]
-				<< 40);
+		s->id[0] = s->code_win[i & (LB_CODE_WORDS - 1)] |
+			   (__u64)s->code_win[(i + 1) & (LB_CODE_WORDS - 1)]
+				   << 32;
+		s->id[1] = s->code_win[(i + 2) & (LB_CODE_WORDS - 1)] |
+			   (__u64)s->code_win[(i + 3) & (LB_CODE_WORDS - 1)]
+				   << 32;
+	} else {
+		s->id[0] = s->id[1] = 0;
+		bpf_probe_read_user(s->id, 16, (void *)at);
 	}
-	s->id[0] = s->id[1] = 0;
-	bpf_probe_read_user(s->id, 16, (void *)at);
-	return s->id[0] ^
-	       ((s->id[1] & 0xffffffff) << 20 | (s->id[1] >> 32) << 40);
+	return (s->id[0] << 8) ^ s->id[1] ^ lb_chunk_hash(s, lj, s->id[0]);
 }
 
 /* Native registers := those above the C frame of this segment. */
 static __always_inline int lb_vm_leave(struct lb_state *s)
 {
 	s->cframe = s->up_cframe & ~3ULL;
+	s->l_seen = 1;
 	s->r14 = s->up_r14;
 	s->bx = s->up_bx;
 	s->bp = s->up_bp;
@@ -186,6 +203,13 @@ static __always_inline int lb_lua_retry(struct lb_state *s)
 	s->f = 0; /* fails at once: next candidate */
 	if (!base)
 		return 0;
+	if (way == 1 && !(link & 3) && link <= f - s->l_stack) {
+		/* no address but a distance whose type has been flipped to 0:
+		 * on the way out through a C boundary */
+		s->f = f - link;
+		s->lua_pc = 0;
+		return lb_vm_leave(s);
+	}
 	/* the VM flips bit 0 of rbx while it looks at the type; the link in
 	 * memory is whole unless a second result has overwritten it */
 	if (lb_lua_window(s, f))

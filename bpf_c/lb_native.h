@@ -176,8 +176,12 @@ static __always_inline int lb_vm_skip(struct lb_state *s, struct lj_offsets *lj,
 		lb_stop(s, LB_STOP_READ);
 		return 0;
 	}
-	s->up_cframe = 0;
-	return lb_vm_leave(s);
+	s->up_cframe = s->cframe; /* of another frame: leave it alone */
+	__u32 seen = s->l_seen;
+
+	lb_vm_leave(s);
+	s->l_seen = seen;
+	return 0;
 }
 
 /* Code without a table: a trace, or another JIT's code. */
@@ -226,7 +230,8 @@ static __always_inline int lb_native_step(struct lb_state *s,
 		return lb_unknown_step(s, p, LB_STOP_NO_ROW);
 	if (rule->kind == LB_RULE_BAD)
 		return lb_unknown_step(s, p, LB_STOP_BAD_ROW);
-	if (rule->kind >= LB_RULE_VM) {
+	if (rule->kind >= LB_RULE_VM &&
+	    !(rule->kind == LB_RULE_VM_CALLBACK && s->leaf)) {
 		__u32 kind = rule->kind;
 
 		if (!m->vm) {
@@ -239,7 +244,7 @@ static __always_inline int lb_native_step(struct lb_state *s,
 
 		return miss ? lb_vm_skip(s, lj, miss) : 0;
 	}
-	if (!(rule->flags & LB_RULE_F_VM))
+	if (!(rule->flags & LB_RULE_F_VM) && rule->kind < LB_RULE_VM)
 		lb_push(s, LB_FRAME_NATIVE, s->leaf ? LB_FF_EXACT_PC : 0, s->pc,
 			0, 0);
 	if (s->mode == LB_MODE_DONE)

@@ -9,6 +9,7 @@
 #define LB_WINDOW_WORDS 128 /* of stack, read at once */
 #define LB_CODE_WORDS	64  /* bytecode before a return address, 4 B each */
 #define LB_G_WORDS	32  /* of global_State, from vmstate on */
+#define LB_L_CONTEXTS	4   /* lua_States between two visits of one */
 #define LB_L_WORDS	16  /* of lua_State, from its start */
 
 enum lb_mode {
@@ -38,13 +39,21 @@ struct lb_proto_key {
 	__u32 pad;
 };
 
+/* Where the walk of one lua_State stands, kept while others are walked. */
+struct lb_l_context {
+	__u64 l;
+	__u64 cframe, f;
+	__u64 l_stack, l_maxstack;
+	__u32 l_seen, l_known, l_done, pad;
+};
+
 struct lb_proto_val {
 	__u64 chunk_addr;
 	__u64 lineinfo;
 	__u32 first_line;
 	__u32 num_line;
 	__u32 size_bc;
-	__u32 pad;
+	__u32 chunk_hash;
 };
 
 struct lb_record {
@@ -80,11 +89,17 @@ struct lb_state {
 	__u32 detail;	/* why the first try at the top frame failed */
 	__u32 strict;	/* lua_pc must lie in the frame's function */
 	__u32 vararg;	/* next physical frame is the same function */
+	__u32 l_seen;	/* cframe is valid for l */
 	__u32 l_known;	/* f is valid for l */
 	__u32 l_done;	/* no (more) frames of l */
 	__u32 jit;	/* next Lua frame runs as machine code */
 	__u32 vm;	/* index in lb_proc_entry.lj */
 	__u32 n_lua;
+	struct lb_l_context contexts[LB_L_CONTEXTS];
+	__u32 context_at; /* the one to give up next */
+	__u32 context_hit;
+	__u32 chunk_hash; /* of chunk_addr, the last one read */
+	__u64 chunk_addr;
 	/* registers above the C frame of this segment */
 	__u64 up_pc, up_sp, up_bp, up_bx, up_r14, up_cframe;
 	__u64 save_pc; /* SAVE_PC of that C frame */

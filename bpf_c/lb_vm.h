@@ -90,13 +90,53 @@ static __always_inline int lb_cframe_read(struct lb_state *s,
 	return 0;
 }
 
-static __always_inline __u64 lb_cframe_of(struct lb_state *s,
-					  struct lj_offsets *lj, __u64 l_addr)
+/* Go on with @l_addr: from where its walk stands, if it was begun before. */
+static __always_inline void lb_l_switch(struct lb_state *s, __u64 l_addr)
 {
-	/* inner C frames of this L are behind us already */
 	if (l_addr == s->l)
-		return s->cframe;
-	return LB_L_WORD(s, lj->l_cframe) & ~3ULL;
+		return;
+	if (s->l) {
+		struct lb_l_context *c =
+			&s->contexts[s->context_at & (LB_L_CONTEXTS - 1)];
+
+		s->context_at++;
+		c->l = s->l;
+		c->cframe = s->cframe;
+		c->f = s->f;
+		c->l_stack = s->l_stack;
+		c->l_maxstack = s->l_maxstack;
+		c->l_seen = s->l_seen;
+		c->l_known = s->l_known;
+		c->l_done = s->l_done;
+	}
+	s->l = l_addr;
+	s->lua_lo = s->lua_hi = 0;
+	s->l_seen = s->l_known = s->l_done = 0;
+	s->context_hit = LB_L_CONTEXTS;
+#pragma unroll
+	for (int i = 0; i < LB_L_CONTEXTS; i++)
+		if (s->contexts[i].l == l_addr)
+			s->context_hit = i;
+	if (s->context_hit >= LB_L_CONTEXTS)
+		return;
+	struct lb_l_context *c =
+		&s->contexts[s->context_hit & (LB_L_CONTEXTS - 1)];
+
+	c->l = 0;
+	s->cframe = c->cframe;
+	s->f = c->f;
+	s->l_stack = c->l_stack;
+	s->l_maxstack = c->l_maxstack;
+	s->l_seen = c->l_seen;
+	s->l_known = c->l_known;
+	s->l_done = c->l_done;
+}
+
+/* The next C frame of s->l, innermost first. */
+static __always_inline __u64 lb_cframe_next(struct lb_state *s,
+					    struct lj_offsets *lj)
+{
+	return s->l_seen ? s->cframe : LB_L_WORD(s, lj->l_cframe) & ~3ULL;
 }
 
 /*
@@ -116,7 +156,8 @@ static __always_inline bool lb_vm_at_sp(struct lb_state *s,
 	if (lb_l_read(s, l_addr))
 		return false;
 	s->tmp = l_addr;
-	if (exact && lb_cframe_of(s, lj, l_addr) != cf)
+	/* at the leaf no L has been seen yet */
+	if (exact && (LB_L_WORD(s, lj->l_cframe) & ~3ULL) != cf)
 		return false;
 	__u64 g = LB_L_WORD(s, lj->l_glref);
 
@@ -137,36 +178,44 @@ static __always_inline bool lb_vm_at_sp(struct lb_state *s,
 }
 
 /*
- * SP is somewhere below the C frame (VM-internal call, exit handler, trace):
- * the C frame is found from L, and L from rbp or G->cur_L.
+ * L when SP is not its C frame: rbp or G->cur_L. On success s->tmp is L, and
+ * s->gw, s->lw are read.
  */
-static __always_inline int lb_vm_below_cframe(struct lb_state *s,
-					      struct lj_offsets *lj,
-					      __u64 *g_addr, bool unknown)
+static __always_inline bool lb_vm_find_l(struct lb_state *s,
+					 struct lj_offsets *lj, __u64 *g_addr,
+					 bool unknown)
 {
 	if (!lb_g_verify(s, lj, *g_addr)) {
 		if (!unknown)
-			return LB_VM_NO_G;
+			return false;
 		*g_addr = lb_tid_g_get(s->tid);
 		if (!*g_addr || !lb_g_verify(s, lj, *g_addr))
-			return LB_VM_NO_G;
+			return false;
 		s->unknown_code = 2; /* r14 is lost: no trace on top */
 	}
-	__u64 l_addr = LB_G_WORD(s, lj, lj->g_cur_l);
-
+	s->tmp = LB_G_WORD(s, lj, lj->g_cur_l);
 	/* across its calls the VM keeps L in rbp; cur_L may be another thread,
 	 * since finalizers may run on one of their own */
-	if (!s->leaf && s->bp != l_addr && !(s->bp & 7)) {
+	if (!s->leaf && s->bp != s->tmp && !(s->bp & 7)) {
 		__u64 ref = 0;
 
 		bpf_probe_read_user(&ref, 8, (void *)(s->bp + lj->l_glref));
 		if (ref == *g_addr) {
-			l_addr = s->bp;
-			if (lb_l_read(s, l_addr))
-				return LB_VM_NO_G;
+			s->tmp = s->bp;
+			return !lb_l_read(s, s->tmp);
 		}
 	}
-	__u64 cf = lb_cframe_of(s, lj, l_addr);
+	return true;
+}
+
+/*
+ * The C frame of s->l when SP is somewhere below it (VM-internal call, exit
+ * handler, trace).
+ */
+static __always_inline int lb_vm_find_cframe(struct lb_state *s,
+					     struct lj_offsets *lj)
+{
+	__u64 cf = lb_cframe_next(s, lj);
 
 	if (cf < s->sp && cf) {
 		/* the innermost C frame has just been left */
@@ -178,15 +227,45 @@ static __always_inline int lb_vm_below_cframe(struct lb_state *s,
 	if (cf < s->sp || cf - s->sp > LB_CFRAME_DIST)
 		return LB_VM_NO_CFRAME;
 	if (lb_cframe_read(s, lj, cf) ||
-	    LB_STACK_WORD(s, cf + lj->cf_l) != l_addr)
+	    LB_STACK_WORD(s, cf + lj->cf_l) != s->l)
 		return LB_VM_FOREIGN;
-	s->tmp = l_addr;
 	return LB_VM_OK;
 }
 
 static __always_inline bool lb_is_base(struct lb_state *s, __u64 v)
 {
 	return !(v & 7) && v > s->l_stack && v <= s->l_maxstack;
+}
+
+/*
+ * The leaf is in the VM between two C frames, and the Lua frames that L has
+ * belong to the one below: then s->f is the first of them.
+ */
+static __always_inline bool lb_at_boundary(struct lb_state *s, __u64 base)
+{
+	__u64 slots[4] = {}; /* continuation, its PC, function, link */
+	__u64 bp = s->bp, dx = s->dx;
+
+	if (!lb_is_base(s, dx))
+		return false;
+	if ((s->bx & 3) == LB_LINK_C) {
+		/* rbx is a link that is still to be stored: entering from C */
+		bpf_probe_read_user(&slots[3], 8, (void *)(dx - 8));
+		s->f = base - 8;
+		s->lua_pc = 0;
+		return slots[3] != s->bx;
+	}
+	if (bp > dx && lb_is_base(s, bp) &&
+	    !bpf_probe_read_user(slots, sizeof(slots), (void *)(bp - 32))) {
+		/* rbp is the base of an FFI callback that has returned, rdx
+		 * that of the frame before it */
+		s->f = dx - 8;
+		s->lua_pc = 0;
+		return slots[0] == LB_CONT_FFI_CALLBACK &&
+		       (slots[3] & 7) == LB_LINK_CONT &&
+		       (slots[3] & ~7ULL) == bp - dx;
+	}
+	return false;
 }
 
 /* A new L: choose the frame to begin with. Return: 1 when L has none here. */
@@ -223,6 +302,20 @@ static __always_inline int lb_lua_begin(struct lb_state *s,
 		s->lua_pc = 0;
 		return 1;
 	}
+	if (kind == LB_RULE_VM_CALLBACK) {
+		/* L->base is the callback's frame when it is linked so */
+		__u64 link = 0, cont = 0;
+
+		bpf_probe_read_user(&link, 8, (void *)(base - 8));
+		bpf_probe_read_user(&cont, 8, (void *)(base - 32));
+		s->f = base - 8;
+		s->lua_pc = 0;
+		return (link & 7) != LB_LINK_CONT ||
+		       cont != LB_CONT_FFI_CALLBACK;
+	}
+	if (kind == LB_RULE_VM && s->leaf && lb_at_boundary(s, base))
+		return 1;
+	s->lua_pc = s->bx;
 	if (kind == LB_RULE_VM) {
 		s->cand[0] = s->leaf && lb_is_base(s, s->dx) ? s->dx : 0;
 		s->cand[1] = lb_is_base(s, s->bp) ? s->bp : 0;
@@ -237,6 +330,20 @@ static __always_inline int lb_lua_begin(struct lb_state *s,
 	return 0;
 }
 
+/* Is the code without a table on top in the VM's present mcode area? */
+static __always_inline void lb_mcode_check(struct lb_state *s,
+					   struct lj_offsets *lj)
+{
+	__u64 area[4] = {}; /* mcarea, mctop, mcbot, szmcarea */
+	__u32 n = s->rec.head.n_frames - 1;
+
+	if (bpf_probe_read_user(area, sizeof(area),
+				(void *)(s->g + lj->g_to_j + lj->j_mcarea)))
+		return;
+	if (s->pc - area[0] < area[3] && n < LB_FRAMES_MAX)
+		s->rec.frames[n & (LB_FRAMES_MAX - 1)].flags |= LB_FF_MCODE;
+}
+
 /*
  * Enter a VM segment. @kind: LB_RULE_VM*, or LB_RULE_NONE for code without a
  * table. On success s->mode is set and s->up_* hold the registers above.
@@ -244,25 +351,29 @@ static __always_inline int lb_lua_begin(struct lb_state *s,
 static __always_inline int lb_vm_enter(struct lb_state *s,
 				       struct lj_offsets *lj, __u32 kind)
 {
-	bool at_sp = kind == LB_RULE_VM || kind == LB_RULE_VM_RETURN;
+	bool at_sp = kind == LB_RULE_VM || kind == LB_RULE_VM_RETURN ||
+		     kind == LB_RULE_VM_CALLBACK;
 	__u64 g_addr = s->r14 - lj->g2disp;
-	bool have_g = false;
+	bool exact = s->leaf && kind == LB_RULE_VM;
 
 	s->unknown_code = kind == LB_RULE_NONE;
-	if (!at_sp ||
-	    !lb_vm_at_sp(s, lj, &g_addr, s->leaf && kind == LB_RULE_VM)) {
+	at_sp = at_sp && lb_vm_at_sp(s, lj, &g_addr, exact);
+	if (!at_sp) {
+		if (kind == LB_RULE_VM_CALLBACK)
+			return LB_VM_NO_CFRAME; /* not one of L's yet */
 		g_addr = s->r14 - lj->g2disp;
-		int miss = lb_vm_below_cframe(s, lj, &g_addr,
-					      kind == LB_RULE_NONE);
+		if (!lb_vm_find_l(s, lj, &g_addr, kind == LB_RULE_NONE))
+			return LB_VM_NO_G;
+	} else if (!s->n_segments || s->tmp != s->l) {
+		lb_g_read(s, lj, g_addr);
+	}
+	lb_l_switch(s, s->tmp);
+	if (!at_sp) {
+		int miss = lb_vm_find_cframe(s, lj);
 
 		if (miss)
 			return miss;
-		have_g = true;
 	}
-	__u64 l_addr = s->tmp;
-
-	if (!have_g && (!s->n_segments || l_addr != s->l))
-		lb_g_read(s, lj, g_addr);
 	if (!s->n_segments) {
 		lb_tid_g_set(s->tid, g_addr);
 		s->rec.head.vmstate = s->gw[0];
@@ -271,14 +382,20 @@ static __always_inline int lb_vm_enter(struct lb_state *s,
 	}
 	s->n_segments++;
 	s->g = g_addr;
-	if (l_addr != s->l) {
-		s->l = l_addr;
-		s->l_known = 0;
-	}
 	if (s->unknown_code == 2 ||
 	    (s->unknown_code && !LB_G_WORD(s, lj, lj->g_jit_base))) {
 		lb_push(s, LB_FRAME_SKIPPED, 0, 0, 0, 0);
 		lb_count(LB_CNT_SKIPPED);
+	} else if (s->unknown_code) {
+		lb_mcode_check(s, lj);
+	}
+	if (at_sp && !s->l_seen && !s->leaf &&
+	    s->sp < (LB_L_WORD(s, lj->l_cframe) & ~3ULL)) {
+		/* not L's any more (an error has unwound it) or not yet (an FFI
+		 * callback): L->base belongs to a C frame below */
+		lb_vm_leave(s);
+		s->l_seen = 0;
+		return 0;
 	}
 	if (s->nres < 0) { /* lua_cpcall: a C frame without a Lua frame */
 		s->leaf = 0;

@@ -66,6 +66,7 @@ enum lb_frame_kind {
 enum lb_frame_flag {
 	LB_FF_EXACT_PC = 1, /* addr is the pc itself, not a return address */
 	LB_FF_JIT = 2,	    /* Lua frame that runs as machine code */
+	LB_FF_MCODE = 16,   /* in the VM's present area of machine code */
 	/* user space: */
 	LB_FF_FOREIGN = 4,  /* code without a table that is no trace */
 	LB_FF_UNMARKED = 8, /* no LB_FRAME_SKIPPED follows it */
@@ -121,11 +122,13 @@ struct lb_proto_rec {
 	__u32 first_line; /* ~0: builtin written in bytecode */
 	__u32 num_line;
 	__u32 size_bc;
-	__u32 vm;	 /* index of the LuaJIT build in lb_proc_entry.lj */
-	__u32 chunk_got; /* bytes of chunk that are valid */
+	__u32 vm;	  /* index of the LuaJIT build in lb_proc_entry.lj */
+	__u32 chunk_got;  /* bytes of chunk that are valid */
+	__u32 chunk_hash; /* GCstr.hash: the address may be used again */
+	__u32 pad;
 	char chunk[LB_CHUNK_MAX];
 };
-_Static_assert(sizeof(struct lb_proto_rec) == 312, "lb_proto_rec");
+_Static_assert(sizeof(struct lb_proto_rec) == 320, "lb_proto_rec");
 
 struct lb_proc_rec {
 	__u32 type; /* LB_REC_PROC_* */
@@ -149,9 +152,11 @@ enum lb_rule_kind {
 	LB_RULE_DEREF_RSP, /* CFA = [rsp + cfa_off] + deref_off */
 	LB_RULE_DEREF_RBP, /* CFA = [rbp + cfa_off] + deref_off */
 	/* LuaJIT VM assembler; see lb_vm.h */
-	LB_RULE_VM,	   /* CFA = rsp + C frame size, SP is the C frame */
-	LB_RULE_VM_EXIT,   /* exit handler: SP is far below the C frame */
-	LB_RULE_VM_RETURN, /* leaving the VM: BASE and L->base in motion */
+	LB_RULE_VM,	     /* CFA = rsp + C frame size, SP is the C frame */
+	LB_RULE_VM_EXIT,     /* exit handler: SP is far below the C frame */
+	LB_RULE_VM_RETURN,   /* leaving the VM: BASE and L->base in motion */
+	LB_RULE_VM_CALLBACK, /* entering by an FFI callback: the frame is L's
+				in the middle of lj_ccallback_enter */
 };
 
 /*

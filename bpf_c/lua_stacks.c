@@ -18,8 +18,9 @@
 
 #define LB_WALK_STEPS 16 /* steps of one run of lua_stacks_walk */
 #define LB_WALK_RUNS  32 /* the kernel allows 33 tail calls */
-#define LB_NAME_STEPS 64
-_Static_assert(LB_WALK_STEPS *LB_WALK_RUNS >= LB_FRAMES_MAX, "");
+#define LB_NAME_STEPS 64 /* frames of one run of lua_stacks_names */
+_Static_assert(LB_WALK_STEPS *LB_WALK_RUNS >= LB_FRAMES_MAX,
+	       "a walk of all frames must fit into its tail calls");
 
 int lua_stacks_names(struct lb_perf_ctx *ctx)
 {
@@ -99,6 +100,11 @@ int lua_stacks_walk(struct lb_perf_ctx *ctx)
 	}
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < LB_WALK_STEPS; i++) {
+		/* verifier: a fresh pointer makes it forget what the turn
+		 * before has left in registers, half of its work */
+		s = lb_state_get();
+		if (!s)
+			return 0;
 		if (s->mode == LB_MODE_NATIVE)
 			lb_native_step(s, p);
 		else if (s->mode == LB_MODE_LUA)
@@ -187,8 +193,13 @@ static __always_inline void lb_state_reset(struct lb_state *s)
 	s->g = 0;
 	s->l = 0;
 	s->cframe = 0;
+	s->l_seen = 0;
 	s->l_known = 0;
 	s->l_done = 0;
+	s->context_at = 0;
+	for (int i = 0; i < LB_L_CONTEXTS; i++)
+		s->contexts[i].l = 0;
+	s->chunk_addr = 0;
 	s->jit = 0;
 	s->vm = 0;
 	s->n_lua = 0;

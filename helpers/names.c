@@ -31,6 +31,8 @@ struct key {
 	uint64_t chunk_addr;
 	uint32_t first_line;
 	uint32_t size_bc;
+	uint32_t chunk_hash; /* the address of a string may be used again */
+	uint32_t pad;
 };
 
 struct call {
@@ -175,7 +177,8 @@ static const char *intern(struct lb_names *names, const char *text)
 static bool same_key(const struct key *a, const struct key *b)
 {
 	return a->addr == b->addr && a->chunk_addr == b->chunk_addr &&
-	       a->first_line == b->first_line && a->size_bc == b->size_bc;
+	       a->first_line == b->first_line && a->size_bc == b->size_bc &&
+	       a->chunk_hash == b->chunk_hash;
 }
 
 static int slots_grow(struct lb_names *names)
@@ -240,7 +243,8 @@ static struct key proto_key(const struct lb_proto *proto)
 	return (struct key){ .addr = proto->addr,
 			     .chunk_addr = proto->chunk_addr,
 			     .first_line = proto->first_line,
-			     .size_bc = proto->size_bc };
+			     .size_bc = proto->size_bc,
+			     .chunk_hash = proto->chunk_hash };
 }
 
 int lb_names_new(lb_read_fn read, void *read_arg, struct lb_names **names_ret)
@@ -559,7 +563,8 @@ int lb_names_add_proto(struct lb_names *names, const struct lb_proto_rec *rec,
 	struct key key = { .addr = rec->proto_addr,
 			   .chunk_addr = rec->chunk_addr,
 			   .first_line = rec->first_line,
-			   .size_bc = rec->size_bc };
+			   .size_bc = rec->size_bc,
+			   .chunk_hash = rec->chunk_hash };
 	struct record *record;
 	uint32_t *ids;
 	size_t i;

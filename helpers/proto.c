@@ -101,6 +101,19 @@ static uint32_t inside(const struct lb_proto *proto, uint64_t addr)
 	return addr && rel < proto->size ? (uint32_t)rel : 0;
 }
 
+/* GCstr has its hash right before its length. */
+static int chunk_hash(struct lb_target *target, uint64_t chunk_addr,
+		      uint32_t *hash_ret)
+{
+	uint8_t hash[4];
+	int err = lb_target_read(target, chunk_addr + target->off->str_len - 4,
+				 hash, sizeof(hash));
+
+	if (!err)
+		*hash_ret = get_u32(hash, 0);
+	return err;
+}
+
 static int parse_header(const struct lb_target *target, struct lb_proto *proto)
 {
 	const struct lj_offsets *off = target->off;
@@ -211,6 +224,8 @@ int lb_proto_read(struct lb_target *target, uint64_t addr,
 	if (!err)
 		err = parse_header(target, &proto);
 	if (!err)
+		err = chunk_hash(target, proto.chunk_addr, &proto.chunk_hash);
+	if (!err)
 		err = parse_vars(target, &proto);
 	if (err) {
 		lb_proto_fini(&proto);
@@ -231,6 +246,7 @@ int lb_proto_check(struct lb_target *target, const struct lb_proto *proto)
 {
 	const struct lj_offsets *off = target->off;
 	uint8_t header[HEADER_MAX];
+	uint32_t hash = 0;
 	int err = lb_target_read(target, proto->addr, header, off->pt_size);
 
 	if (err)
@@ -241,7 +257,10 @@ int lb_proto_check(struct lb_target *target, const struct lb_proto *proto)
 	    get_u32(header, off->pt_firstline) != proto->first_line ||
 	    header_ref(target, header, off->pt_chunkname) != proto->chunk_addr)
 		return -ESTALE;
-	return 0;
+	err = chunk_hash(target, proto->chunk_addr, &hash);
+	if (err)
+		return err;
+	return hash == proto->chunk_hash ? 0 : -ESTALE;
 }
 
 /* ---- parts ---- */

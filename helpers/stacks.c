@@ -125,17 +125,21 @@ static void bind_mcode(struct lb_stack *stack, struct lb_frame *f,
 
 	if (!map || !map->anon)
 		subject->stale = true; /* perhaps a library came since */
-	if (!skipped && stack->rec.g_addr &&
-	    lb_subject_in_mcode(subject, stack->rec.g_addr, f->vm, pc)) {
+	if (f->flags & LB_FF_MCODE ||
+	    (!skipped && stack->rec.g_addr &&
+	     lb_subject_in_mcode(subject, stack->rec.g_addr, f->vm, pc))) {
 		stack->in_trace = true;
 		return;
 	}
 	f->flags |= LB_FF_FOREIGN;
-	if (!skipped) /* the walker took it for a trace, so it has no mark */
+	/* the walker took it for a trace and went on, so it has no mark */
+	if (!skipped && f != &stack->frames[stack->rec.n_frames - 1])
 		f->flags |= LB_FF_UNMARKED;
 	if (map && map->object) { /* a file, but without a table */
 		f->kind = LB_FRAME_NATIVE;
 		bind_native(f, subject, objects);
+		if (stack->rec.stop == LB_STOP_NO_MAP)
+			stack->rec.stop = LB_STOP_NO_ROW;
 	}
 }
 

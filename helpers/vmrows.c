@@ -31,6 +31,7 @@ enum vm_state {
 	STATE_VM,
 	STATE_EXIT,
 	STATE_RETURN,
+	STATE_CALLBACK,
 	STATE_NATIVE, /* the C frame is complete, no Lua frame belongs to it */
 	STATE_CALLED, /* nothing but the return address pushed */
 	STATE_RBP,    /* then rbp */
@@ -331,7 +332,7 @@ static void paint_callback(struct code *code)
 	if (!find(code, body, end, &vmstate, &enter) ||
 	    !byte_is(code, enter - 5, 0xe8))
 		return;
-	paint(code, body, enter, STATE_NATIVE);
+	paint(code, body, enter, STATE_CALLBACK);
 	for (; find(code, enter, end, &leave_tail, &leave); enter = leave + 1) {
 		size_t first = match(code, leave - 4, &leave_8) ? leave - 4
 								: leave - 7;
@@ -367,6 +368,7 @@ static struct lb_rule rule_of(enum vm_state state, uint32_t cframe_size)
 		[STATE_VM] = { .kind = LB_RULE_VM },
 		[STATE_EXIT] = { .kind = LB_RULE_VM_EXIT },
 		[STATE_RETURN] = { .kind = LB_RULE_VM_RETURN },
+		[STATE_CALLBACK] = { .kind = LB_RULE_VM_CALLBACK },
 		[STATE_NATIVE] = { .kind = LB_RULE_RSP },
 		[STATE_CALLED] = { .kind = LB_RULE_RSP, .cfa_off = 8 },
 		[STATE_RBP] = { .kind = LB_RULE_RSP,
