@@ -82,20 +82,20 @@ static __always_inline int lb_code_before(struct lb_state *s, __u64 pc,
 }
 
 /*
- * Hash of a chunk name. Strings are freed and their addresses used again, so
+ * Number of a chunk name. Strings are freed and their addresses used again, so
  * the address alone does not tell which; neighbours mostly share one.
  */
-static __always_inline __u32 lb_chunk_hash(struct lb_state *s,
-					   struct lj_offsets *lj,
-					   __u64 chunk_addr)
+static __always_inline __u32 lb_chunk_id(struct lb_state *s,
+					 struct lj_offsets *lj,
+					 __u64 chunk_addr)
 {
 	if (chunk_addr != s->chunk_addr) {
 		s->chunk_addr = chunk_addr;
-		s->chunk_hash = 0;
-		bpf_probe_read_user(&s->chunk_hash, 4,
-				    (void *)(chunk_addr + lj->str_len - 4));
+		s->chunk_id = 0;
+		bpf_probe_read_user(&s->chunk_id, 4,
+				    (void *)(chunk_addr + lj->str_id));
 	}
-	return s->chunk_hash;
+	return s->chunk_id;
 }
 
 /* Chunk name and lines: with the address they identify a prototype. */
@@ -118,7 +118,7 @@ static __always_inline __u64 lb_proto_identity(struct lb_state *s,
 		s->id[0] = s->id[1] = 0;
 		bpf_probe_read_user(s->id, 16, (void *)at);
 	}
-	return (s->id[0] << 8) ^ s->id[1] ^ lb_chunk_hash(s, lj, s->id[0]);
+	return (s->id[0] << 8) ^ s->id[1] ^ lb_chunk_id(s, lj, s->id[0]);
 }
 
 /* Native registers := those above the C frame of this segment. */

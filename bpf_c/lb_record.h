@@ -63,7 +63,7 @@ static __always_inline void lb_send_proto(struct lb_state *s,
 	r->num_line = v->num_line;
 	r->size_bc = v->size_bc;
 	r->vm = vm;
-	r->chunk_hash = v->chunk_hash;
+	r->chunk_id = v->chunk_id;
 	r->pad = 0;
 	r->chunk_len = 0;
 	r->chunk_got = 0;
@@ -125,9 +125,9 @@ lb_name_frame(struct lb_state *s, struct lj_offsets *lj, struct lb_frame *f)
 	v->num_line =
 		head[((lj->pt_numline - lj->pt_chunkname) >> 3) & 3] >> 32;
 	v->lineinfo = head[((lj->pt_lineinfo - lj->pt_chunkname) >> 3) & 3];
-	v->chunk_hash = 0;
-	bpf_probe_read_user(&v->chunk_hash, 4,
-			    (void *)(v->chunk_addr + lj->str_len - 4));
+	v->chunk_id = 0;
+	bpf_probe_read_user(&v->chunk_id, 4,
+			    (void *)(v->chunk_addr + lj->str_id));
 	v->size_bc = 0;
 	bpf_probe_read_user(&v->size_bc, 4, (void *)(f->addr + lj->pt_sizebc));
 
@@ -136,7 +136,7 @@ lb_name_frame(struct lb_state *s, struct lj_offsets *lj, struct lb_frame *f)
 	if (!known || known->chunk_addr != v->chunk_addr ||
 	    known->first_line != v->first_line ||
 	    known->num_line != v->num_line || known->size_bc != v->size_bc ||
-	    known->chunk_hash != v->chunk_hash)
+	    known->chunk_id != v->chunk_id)
 		lb_send_proto(s, lj, &key, f->vm);
 	if (s->flags & LB_CONFIG_LINES)
 		f->line = lb_line_at(v, f->pos);

@@ -53,7 +53,7 @@ struct lb_proto_val {
 	__u32 first_line;
 	__u32 num_line;
 	__u32 size_bc;
-	__u32 chunk_hash;
+	__u32 chunk_id;
 };
 
 struct lb_record {
@@ -98,7 +98,7 @@ struct lb_state {
 	struct lb_l_context contexts[LB_L_CONTEXTS];
 	__u32 context_at; /* the one to give up next */
 	__u32 context_hit;
-	__u32 chunk_hash; /* of chunk_addr, the last one read */
+	__u32 chunk_id; /* of chunk_addr, the last one read */
 	__u64 chunk_addr;
 	/* registers above the C frame of this segment */
 	__u64 up_pc, up_sp, up_bp, up_bx, up_r14, up_cframe;

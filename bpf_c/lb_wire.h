@@ -122,9 +122,9 @@ struct lb_proto_rec {
 	__u32 first_line; /* ~0: builtin written in bytecode */
 	__u32 num_line;
 	__u32 size_bc;
-	__u32 vm;	  /* index of the LuaJIT build in lb_proc_entry.lj */
-	__u32 chunk_got;  /* bytes of chunk that are valid */
-	__u32 chunk_hash; /* GCstr.hash: the address may be used again */
+	__u32 vm;	 /* index of the LuaJIT build in lb_proc_entry.lj */
+	__u32 chunk_got; /* bytes of chunk that are valid */
+	__u32 chunk_id;	 /* see str_id: the address may be used again */
 	__u32 pad;
 	char chunk[LB_CHUNK_MAX];
 };

@@ -81,6 +81,7 @@ struct lj_offsets {
 	__u32 pt_varinfo;
 
 	/* GCstr, GCtab, Node, GCupval, GCudata */
+	__u32 str_id; /* tells strings apart: sid, or hash in old builds */
 	__u32 str_len;
 	__u32 str_size; /* text begins here */
 	__u32 tab_array;
@@ -212,6 +213,7 @@ static const struct lj_offsets_entry lj_offsets_table[] = {
 		  .pt_lineinfo = 80,
 		  .pt_uvinfo = 88,
 		  .pt_varinfo = 96,
+		  .str_id = 12,
 		  .str_len = 20,
 		  .str_size = 24,
 		  .tab_array = 16,
@@ -326,6 +328,7 @@ static const struct lj_offsets_entry lj_offsets_table[] = {
 		  .pt_lineinfo = 80,
 		  .pt_uvinfo = 88,
 		  .pt_varinfo = 96,
+		  .str_id = 12,
 		  .str_len = 20,
 		  .str_size = 24,
 		  .tab_array = 16,

@@ -31,7 +31,7 @@ struct key {
 	uint64_t chunk_addr;
 	uint32_t first_line;
 	uint32_t size_bc;
-	uint32_t chunk_hash; /* the address of a string may be used again */
+	uint32_t chunk_id; /* the address of a string may be used again */
 	uint32_t pad;
 };
 
@@ -178,7 +178,7 @@ static bool same_key(const struct key *a, const struct key *b)
 {
 	return a->addr == b->addr && a->chunk_addr == b->chunk_addr &&
 	       a->first_line == b->first_line && a->size_bc == b->size_bc &&
-	       a->chunk_hash == b->chunk_hash;
+	       a->chunk_id == b->chunk_id;
 }
 
 static int slots_grow(struct lb_names *names)
@@ -244,7 +244,7 @@ static struct key proto_key(const struct lb_proto *proto)
 			     .chunk_addr = proto->chunk_addr,
 			     .first_line = proto->first_line,
 			     .size_bc = proto->size_bc,
-			     .chunk_hash = proto->chunk_hash };
+			     .chunk_id = proto->chunk_id };
 }
 
 int lb_names_new(lb_read_fn read, void *read_arg, struct lb_names **names_ret)
@@ -381,6 +381,7 @@ static int examine(struct lb_names *names, struct lb_target *target,
 		   const struct lb_proto *proto, int depth);
 
 static int define_child(struct lb_names *names, struct lb_target *target,
+			const struct lb_proto *parent,
 			const struct child *child, int depth)
 {
 	struct lb_proto proto;
@@ -390,6 +391,12 @@ static int define_child(struct lb_names *names, struct lb_target *target,
 
 	if (err)
 		return err == -ENOMEM ? err : 0;
+	if (proto.chunk_addr != parent->chunk_addr ||
+	    proto.chunk_id != parent->chunk_id) {
+		/* one chunk has one name: its memory has been used again */
+		lb_proto_fini(&proto);
+		return 0;
+	}
 	key = proto_key(&proto);
 	err = know(names, &key, &i);
 	if (!err)
@@ -427,7 +434,7 @@ static int examine(struct lb_names *names, struct lb_target *target,
 	if (!err)
 		names->known[i].examined = true;
 	for (size_t k = 0; k < children.n && !err; k++)
-		err = define_child(names, target, &children.child[k],
+		err = define_child(names, target, proto, &children.child[k],
 				   depth + 1);
 	free(children.child);
 	return err == -ENOMEM ? err : 0;
@@ -525,6 +532,7 @@ static int study(struct lb_names *names, const struct lb_proto_rec *rec,
 	if (err)
 		return err;
 	if (proto.chunk_addr == rec->chunk_addr &&
+	    proto.chunk_id == rec->chunk_id &&
 	    proto.first_line == rec->first_line &&
 	    proto.num_line == rec->num_line && proto.size_bc == rec->size_bc) {
 		err = examine(names, &target, &proto, 0);
@@ -564,7 +572,7 @@ int lb_names_add_proto(struct lb_names *names, const struct lb_proto_rec *rec,
 			   .chunk_addr = rec->chunk_addr,
 			   .first_line = rec->first_line,
 			   .size_bc = rec->size_bc,
-			   .chunk_hash = rec->chunk_hash };
+			   .chunk_id = rec->chunk_id };
 	struct record *record;
 	uint32_t *ids;
 	size_t i;

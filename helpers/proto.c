@@ -101,16 +101,16 @@ static uint32_t inside(const struct lb_proto *proto, uint64_t addr)
 	return addr && rel < proto->size ? (uint32_t)rel : 0;
 }
 
-/* GCstr has its hash right before its length. */
-static int chunk_hash(struct lb_target *target, uint64_t chunk_addr,
-		      uint32_t *hash_ret)
+/* Addresses of strings are used again; this tells them apart. */
+static int read_chunk_id(struct lb_target *target, uint64_t chunk_addr,
+			 uint32_t *id_ret)
 {
-	uint8_t hash[4];
-	int err = lb_target_read(target, chunk_addr + target->off->str_len - 4,
-				 hash, sizeof(hash));
+	uint8_t id[4];
+	int err = lb_target_read(target, chunk_addr + target->off->str_id, id,
+				 sizeof(id));
 
 	if (!err)
-		*hash_ret = get_u32(hash, 0);
+		*id_ret = get_u32(id, 0);
 	return err;
 }
 
@@ -224,7 +224,7 @@ int lb_proto_read(struct lb_target *target, uint64_t addr,
 	if (!err)
 		err = parse_header(target, &proto);
 	if (!err)
-		err = chunk_hash(target, proto.chunk_addr, &proto.chunk_hash);
+		err = read_chunk_id(target, proto.chunk_addr, &proto.chunk_id);
 	if (!err)
 		err = parse_vars(target, &proto);
 	if (err) {
@@ -246,7 +246,7 @@ int lb_proto_check(struct lb_target *target, const struct lb_proto *proto)
 {
 	const struct lj_offsets *off = target->off;
 	uint8_t header[HEADER_MAX];
-	uint32_t hash = 0;
+	uint32_t id = 0;
 	int err = lb_target_read(target, proto->addr, header, off->pt_size);
 
 	if (err)
@@ -257,10 +257,10 @@ int lb_proto_check(struct lb_target *target, const struct lb_proto *proto)
 	    get_u32(header, off->pt_firstline) != proto->first_line ||
 	    header_ref(target, header, off->pt_chunkname) != proto->chunk_addr)
 		return -ESTALE;
-	err = chunk_hash(target, proto->chunk_addr, &hash);
+	err = read_chunk_id(target, proto->chunk_addr, &id);
 	if (err)
 		return err;
-	return hash == proto->chunk_hash ? 0 : -ESTALE;
+	return id == proto->chunk_id ? 0 : -ESTALE;
 }
 
 /* ---- parts ---- */

@@ -19,7 +19,7 @@ struct lb_proto_var; /* a local variable */
 struct lb_proto {
 	uint64_t addr;
 	uint64_t chunk_addr; /* GCstr */
-	uint32_t chunk_hash; /* its hash */
+	uint32_t chunk_id;   /* see str_id */
 	uint32_t first_line;
 	uint32_t num_line;
 	uint32_t size_bc;

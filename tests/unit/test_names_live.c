@@ -207,7 +207,7 @@ static void make_rec(struct live *live, uint64_t proto_addr,
 	rec->num_line = read_u32(live, proto_addr + off->pt_numline);
 	rec->size_bc = read_u32(live, proto_addr + off->pt_sizebc);
 	rec->chunk_len = read_u32(live, rec->chunk_addr + off->str_len);
-	rec->chunk_hash = read_u32(live, rec->chunk_addr + off->str_len - 4);
+	rec->chunk_id = read_u32(live, rec->chunk_addr + off->str_id);
 	rec->chunk_got =
 		rec->chunk_len < LB_CHUNK_MAX ? rec->chunk_len : LB_CHUNK_MAX;
 	CHECK_INT(read_live(live, rec->chunk_addr + off->str_size, rec->chunk,

@@ -95,6 +95,7 @@ static const struct field {
 	{ FIELD(pt_lineinfo), "GCproto.lineinfo", 0 },
 	{ FIELD(pt_uvinfo), "GCproto.uvinfo", 0 },
 	{ FIELD(pt_varinfo), "GCproto.varinfo", 0 },
+	{ FIELD(str_id), "GCstr.sid", 0 },
 	{ FIELD(str_len), "GCstr.len", 0 },
 	{ FIELD(str_size), "GCstr.SIZEOF", 0 },
 	{ FIELD(tab_array), "GCtab.array", 0 },
