@@ -114,6 +114,9 @@ class Program:
     more: Tuple[str, ...] = ()
     # label of the program's truth -> frame that stands for it
     shares: Dict[str, str] = dataclasses.field(default_factory=dict)
+    # label -> frame of the thread whose samples it is a share of: how much
+    # each thread runs is up to the scheduler
+    within: Dict[str, str] = dataclasses.field(default_factory=dict)
     extra: Optional[Callable[[List[str], bool], Optional[str]]] = None
     ready: int = 1     # lines "ready": one a thread
     modes: Tuple[bool, ...] = (True, False)  # JIT on, off
@@ -670,7 +673,9 @@ three > $coroutine.wrap ~wrap
 three_body > spin $coroutine.yield
 """), binary="threads", ready=3,
             shares={"t1.one": "one#1", "t2.two": "two#2",
-                    "t3.three": "three#3"}),
+                    "t3.three": "three#3"},
+            within={"t1.one": "first_thread", "t2.two": "second_thread",
+                    "t3.three": "third_thread"}),
 
     # VM A > B > C, and A > C.
     Program("nested", NESTED, """

@@ -183,8 +183,11 @@ class Run:
         as the program's, more of it where stacks are deep, and no sample can
         ever fall into it. That was 5 points with 200 frames.
         """
-        begin, before = process_cpu(self.pid), parse_truth(self.text())
-        _wait_for(lambda: process_cpu(self.pid) - begin > seconds, 30)
+        begin = process_cpu(self.pid)
+        # warm up: traces, and the size of the heap
+        _wait_for(lambda: process_cpu(self.pid) - begin > 0.5, 30)
+        before = parse_truth(self.text())
+        _wait_for(lambda: process_cpu(self.pid) - begin > 0.5 + seconds, 30)
         self.truth = {k: v - before.get(k, 0)
                       for k, v in parse_truth(self.text()).items()}
 
@@ -260,19 +263,21 @@ class Run:
 
     def shares(self) -> Dict[str, Tuple[float, float]]:
         """Label -> (share of samples, share by the program itself), in %."""
-        total = sum(v for k, v in self.truth.items()
-                    if k == "cpu" or k.endswith(".cpu"))
         result = {}
         for label, ident in self.program.shares.items():
             node = self.graph().nodes.get(ident)
             if node is None:
                 node = self.graph().nodes[ident + ".0"]
-            got = sum(n for s, n in self.stacks.items()
-                      if any(node.matches(_plain(f))
-                             for f in s.split(";")[1:]))
-            result[label] = (100.0 * got / max(self.samples, 1),
-                             100.0 * self.truth.get(label, 0) / total
-                             if total else float("nan"))
+            thread = self.program.within.get(label)
+            stacks = [(s.split(";")[1:], n) for s, n in self.stacks.items()
+                      if not thread or ";%s;" % thread in s]
+            total = sum(n for _, n in stacks)
+            got = sum(n for frames, n in stacks
+                      if any(node.matches(_plain(f)) for f in frames))
+            cpu = label.split(".")[0] + ".cpu" if thread else "cpu"
+            result[label] = (100.0 * got / max(total, 1),
+                             100.0 * self.truth.get(label, 0)
+                             / self.truth[cpu] if self.truth else 0.0)
         return result
 
     def report(self, examples: int = 3) -> str:
