@@ -37,7 +37,8 @@ BPF_HASH(lb_procs, __u32, struct lb_proc_entry, LB_PROCS);
 BPF_HASH(lb_tids, __u32, __u32, 4096);
 BPF_TABLE("lru_hash", __u32, __u64, lb_unknown, 4096);
 BPF_TABLE("lru_hash", __u32, __u64, lb_tid_g, 16384);
-BPF_HASH(lb_counts, __u64, __u64, LB_STACKS);
+BPF_HASH(lb_seen, __u64, __u32, LB_STACKS);
+BPF_HASH(lb_counts, struct lb_count_key, __u64, LB_STACKS);
 BPF_TABLE("lru_hash", struct lb_proto_key, struct lb_proto_val, lb_protos,
 	  16384);
 BPF_ARRAY(lb_configs, struct lb_config, 1);
@@ -142,22 +143,40 @@ static __always_inline void lb_tid_g_set(__u32 tid, __u64 g_addr)
 		lb_tid_g.update(&tid, &g_addr);
 }
 
-static __always_inline __u64 *lb_stack_count(__u64 hash)
+static __always_inline bool lb_stack_seen(__u64 hash)
 {
-	return lb_counts.lookup(&hash);
+	return lb_seen.lookup(&hash) != 0;
 }
 
 /* 0 when a new entry was made. */
-static __always_inline int lb_stack_insert(__u64 hash)
+static __always_inline int lb_stack_see(__u64 hash)
 {
-	__u64 one = 1;
+	__u32 one = 1;
 
-	return lb_counts.insert(&hash, &one);
+	return lb_seen.insert(&hash, &one);
 }
 
 static __always_inline void lb_stack_forget(__u64 hash)
 {
-	lb_counts.delete(&hash);
+	lb_seen.delete(&hash);
+}
+
+static __always_inline __u64 *lb_count_of(struct lb_count_key *key)
+{
+	return lb_counts.lookup(key);
+}
+
+/* 0 when a new entry was made. */
+static __always_inline int lb_count_insert(struct lb_count_key *key)
+{
+	__u64 one = 1;
+
+	return lb_counts.insert(key, &one);
+}
+
+static __always_inline void lb_count_forget(struct lb_count_key *key)
+{
+	lb_counts.delete(key);
 }
 
 static __always_inline struct lb_proto_val *

@@ -20,6 +20,21 @@ static __always_inline void lb_stop(struct lb_state *s, __u8 stop)
 	s->mode = LB_MODE_DONE;
 }
 
+#define LB_MCODE_PAGE_SHIFT 12
+
+/* The part of an address that tells stacks apart; see struct lb_count_key. */
+static __always_inline __u64 lb_hashed_addr(struct lb_state *s, __u8 kind,
+					    __u64 addr)
+{
+	if (s->rec.head.n_frames ||
+	    (kind != LB_FRAME_KERNEL && kind != LB_FRAME_NATIVE &&
+	     kind != LB_FRAME_MCODE))
+		return addr;
+	s->count_key.leaf = addr;
+	/* user space finds out once for a page whose machine code it is */
+	return kind == LB_FRAME_MCODE ? addr >> LB_MCODE_PAGE_SHIFT : 0;
+}
+
 /*
  * Add one frame. @id: what tells this frame from others with the same kind,
  * address and position; goes into the hash only.
@@ -35,6 +50,7 @@ static __always_inline void lb_push(struct lb_state *s, __u8 kind, __u8 flags,
 	}
 	struct lb_frame *f = &s->rec.frames[n & (LB_FRAMES_MAX - 1)];
 
+	lb_hash_add(s, lb_hashed_addr(s, kind, addr));
 	f->addr = addr;
 	f->pos = pos;
 	f->line = LB_LINE_UNKNOWN;
@@ -43,7 +59,6 @@ static __always_inline void lb_push(struct lb_state *s, __u8 kind, __u8 flags,
 	f->flags = flags;
 	f->vm = s->vm;
 	s->rec.head.n_frames = n + 1;
-	lb_hash_add(s, addr);
 	lb_hash_add(s, id ^ ((__u64)kind << 56) ^ ((__u64)flags << 48));
 }
 
@@ -154,7 +169,8 @@ static __always_inline void lb_send_stack(struct lb_state *s)
 
 	/* the record is lost, and the samples that it stands for with it */
 	lb_count(LB_CNT_LOST_RING);
-	lb_stack_forget(s->hash);
+	lb_stack_forget(s->count_key.stack);
+	lb_count_forget(&s->count_key);
 }
 
 #endif

@@ -65,6 +65,7 @@ struct lb_state {
 	/* registers of the frame to be walked next */
 	__u64 pc, sp, bp, bx, r14, dx, cx;
 	__u64 hash;
+	struct lb_count_key count_key;
 	__u32 tgid;
 	__u32 tid;
 	__u32 flags;   /* of the configuration */

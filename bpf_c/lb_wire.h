@@ -92,7 +92,16 @@ enum lb_rec_type {
 	LB_REC_PROC_RESCAN, /* tgid: a pc in no known mapping */
 };
 
-/* A stack seen for the first time. Later samples only count its hash. */
+/*
+ * What is counted: a stack, and the pc of its leaf. The pc differs from sample
+ * to sample and is no part of the hash, so that a stack is sent only once.
+ */
+struct lb_count_key {
+	__u64 stack; /* lb_stack_rec.hash */
+	__u64 leaf;  /* addr of frames[0] if that is a pc, else 0 */
+};
+
+/* A stack seen for the first time. Later samples are only counted. */
 struct lb_stack_rec {
 	__u32 type; /* LB_REC_STACK */
 	__u32 tgid;

@@ -65,21 +65,36 @@ static __always_inline void lb_finish(void *ctx, struct lb_state *s)
 	lb_hash_add(s, r->stop | (__u64)s->tgid << 32);
 	r->hash = s->hash;
 
-	__u64 *n = lb_stack_count(s->hash);
+	s->count_key.stack = s->hash;
+
+	__u64 *n = lb_count_of(&s->count_key);
 
 	if (n) {
 		__sync_fetch_and_add(n, 1);
 		return;
 	}
-	if (lb_stack_insert(s->hash)) {
-		/* full, or another CPU was faster */
-		n = lb_stack_count(s->hash);
-		if (n)
-			__sync_fetch_and_add(n, 1);
-		else
+	bool is_new = !lb_stack_seen(s->hash);
+
+	if (is_new && lb_stack_see(s->hash)) {
+		if (!lb_stack_seen(s->hash)) {
 			lb_count(LB_CNT_LOST_STORAGE);
-		return;
+			return;
+		}
+		is_new = false; /* another CPU was faster */
 	}
+	if (lb_count_insert(&s->count_key)) {
+		n = lb_count_of(&s->count_key);
+		if (n) {
+			__sync_fetch_and_add(n, 1);
+		} else {
+			lb_count(LB_CNT_LOST_STORAGE);
+			if (is_new)
+				lb_stack_forget(s->hash);
+			return;
+		}
+	}
+	if (!is_new)
+		return;
 	s->name_at = r->n_kernel;
 	if (s->n_lua)
 		lb_tail_call(ctx, LB_PROG_NAMES);
@@ -180,6 +195,7 @@ static __always_inline void lb_state_reset(struct lb_state *s)
 	r->tid = s->tid;
 	r->g_addr = 0;
 	r->vmstate = 0;
+	s->count_key.leaf = 0;
 	r->n_frames = 0;
 	r->n_kernel = 0;
 	r->stop = LB_STOP_ROOT;

@@ -63,7 +63,7 @@ static int maps_check(const struct lb_map_fds *fds)
 		{ fds->procs, 4, sizeof(struct lb_proc_entry) },
 		{ fds->tids, 4, 4 },
 		{ fds->unknown, 4, 8 },
-		{ fds->counts, 8, 8 },
+		{ fds->counts, sizeof(struct lb_count_key), 8 },
 		{ fds->config, 4, sizeof(struct lb_config) },
 		{ fds->counters, 4, 8 },
 		{ fds->ring, 0, 0 },
@@ -222,15 +222,16 @@ int lb_drain_poll(struct lb_drain *drain, int timeout_ms)
 	return n < 0 && n != -EINTR ? n : 0;
 }
 
-int lb_drain_counts(struct lb_drain *drain, lb_hash_fn fn, void *arg)
+int lb_drain_counts(struct lb_drain *drain, lb_count_fn fn, void *arg)
 {
-	uint64_t key, next, count;
-	const uint64_t *at = NULL;
+	struct lb_count_key key, next;
+	const struct lb_count_key *at = NULL;
+	uint64_t count;
 
 	/* no sampling any more: nothing is deleted under our feet */
 	while (!bpf_map_get_next_key(drain->fds.counts, at, &next)) {
 		if (!bpf_map_lookup_elem(drain->fds.counts, &next, &count))
-			fn(arg, next, count);
+			fn(arg, &next, count);
 		key = next;
 		at = &key;
 	}

@@ -15,8 +15,9 @@ struct lb_drain;
 
 /** One record of the ring; @data is valid during the call. */
 typedef void (*lb_record_fn)(void *arg, const void *data, size_t size);
-/** One stack hash and its samples. */
-typedef void (*lb_hash_fn)(void *arg, uint64_t hash, uint64_t count);
+/** One stack and leaf, and its samples. */
+typedef void (*lb_count_fn)(void *arg, const struct lb_count_key *key,
+			    uint64_t count);
 
 /**
  * lb_drain_new() - take over the maps of a loaded program
@@ -46,8 +47,8 @@ uint64_t lb_drain_take_unknown(struct lb_drain *drain, uint32_t tgid);
 
 /** Wait up to @timeout_ms for records and hand over all there are. */
 int lb_drain_poll(struct lb_drain *drain, int timeout_ms);
-/** All stack counts. */
-int lb_drain_counts(struct lb_drain *drain, lb_hash_fn fn, void *arg);
+/** All counts. */
+int lb_drain_counts(struct lb_drain *drain, lb_count_fn fn, void *arg);
 /** Sum over CPUs of each counter; @counters_ret has LB_CNT_MAX entries. */
 int lb_drain_counters(struct lb_drain *drain, uint64_t *counters_ret);
 

@@ -10,7 +10,7 @@
 
 struct lb_fold {
 	struct lb_folded *texts;
-	size_t n_texts;
+	size_t n_texts, cap_texts;
 };
 
 /* A growing text; once out of memory it stays so. */
@@ -257,9 +257,48 @@ static void merge(struct lb_fold *fold)
 	fold->n_texts = n;
 }
 
-int lb_fold_new(const struct lb_stacks *stacks,
-		const struct lb_objects *objects, const struct lb_ksym *ksym,
-		unsigned int flags, struct lb_fold **fold_ret)
+static int add_text(struct lb_fold *fold, const char *text, uint64_t count,
+		    int pid)
+{
+	if (fold->n_texts == fold->cap_texts) {
+		size_t cap = fold->cap_texts ? fold->cap_texts * 2 : 1024;
+		void *bigger = realloc(fold->texts, cap * sizeof(*fold->texts));
+
+		if (!bigger)
+			return -ENOMEM;
+		fold->texts = bigger;
+		fold->cap_texts = cap;
+	}
+	char *copy = text ? strdup(text) : NULL;
+
+	if (!copy)
+		return -ENOMEM;
+	fold->texts[fold->n_texts].text = copy;
+	fold->texts[fold->n_texts].count = count;
+	fold->texts[fold->n_texts++].pid = pid;
+	return 0;
+}
+
+/* One text for each leaf; those of one function are equal and merged later. */
+static int fold_leaves(struct context *c, struct lb_stack *stack,
+		       struct lb_fold *fold)
+{
+	for (size_t i = 0; i < stack->n_leaves; i++) {
+		lb_stack_bind_leaf(stack, c->objects, i);
+		fold_stack(c, stack);
+
+		int err = add_text(fold, c->text.failed ? NULL : c->text.data,
+				   stack->leaves[i].count, stack->rec.tgid);
+
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+int lb_fold_new(struct lb_stacks *stacks, const struct lb_objects *objects,
+		const struct lb_ksym *ksym, unsigned int flags,
+		struct lb_fold **fold_ret)
 {
 	struct context c = { objects, ksym, flags, { 0 } };
 	struct lb_fold *fold = calloc(1, sizeof(*fold));
@@ -267,28 +306,14 @@ int lb_fold_new(const struct lb_stacks *stacks,
 
 	if (!fold)
 		return -ENOMEM;
-	fold->texts = calloc(n ? n : 1, sizeof(*fold->texts));
-	if (!fold->texts) {
-		free(fold);
-		return -ENOMEM;
-	}
 	for (size_t i = 0; i < n; i++) {
-		const struct lb_stack *stack = lb_stacks_at(stacks, i);
+		int err = fold_leaves(&c, lb_stacks_at(stacks, i), fold);
 
-		if (!stack->count)
-			continue;
-		fold_stack(&c, stack);
-		char *text = c.text.failed ? NULL : strdup(c.text.data);
-
-		if (!text) {
+		if (err) {
 			free(c.text.data);
 			lb_fold_free(fold);
-			return -ENOMEM;
+			return err;
 		}
-		fold->texts[fold->n_texts].text = text;
-		fold->texts[fold->n_texts].count = stack->count;
-		fold->texts[fold->n_texts].pid = stack->rec.tgid;
-		fold->n_texts++;
 	}
 	free(c.text.data);
 	qsort(fold->texts, fold->n_texts, sizeof(*fold->texts), by_text);

@@ -26,9 +26,9 @@ struct lb_fold;
  * @flags: enum lb_fold_flag
  * Return: 0, -ENOMEM.
  */
-int lb_fold_new(const struct lb_stacks *stacks,
-		const struct lb_objects *objects, const struct lb_ksym *ksym,
-		unsigned int flags, struct lb_fold **fold_ret);
+int lb_fold_new(struct lb_stacks *stacks, const struct lb_objects *objects,
+		const struct lb_ksym *ksym, unsigned int flags,
+		struct lb_fold **fold_ret);
 void lb_fold_free(struct lb_fold *fold);
 /** Texts in order. */
 size_t lb_fold_texts(const struct lb_fold *fold,

@@ -747,14 +747,13 @@ int lb_session_poll(struct lb_session *session, int timeout_ms)
 	return 0;
 }
 
-static void stack_count(void *arg, uint64_t hash, uint64_t count)
+static void stack_count(void *arg, const struct lb_count_key *key,
+			uint64_t count)
 {
 	struct lb_session *session = arg;
-	struct lb_stack *stack = lb_stacks_find(session->stacks, hash);
+	struct lb_stack *stack = lb_stacks_find(session->stacks, key->stack);
 
-	if (stack)
-		stack->count = count;
-	else
+	if (!stack || lb_stack_add_leaf(stack, key->leaf, count))
 		session->lost_records += count;
 }
 
@@ -820,7 +819,7 @@ static void add_total(struct lb_totals *t, const struct lb_stack *stack)
 {
 	unsigned int stop = stack->rec.stop;
 
-	t->stacks++;
+	t->stacks += stack->n_leaves;
 	t->samples += stack->count;
 	if (stack->in_trace)
 		t->in_trace += stack->count;

@@ -29,6 +29,7 @@ void lb_stacks_free(struct lb_stacks *stacks)
 		return;
 	for (size_t i = 0; i < stacks->n_all; i++) {
 		free(stacks->all[i]->frames);
+		free(stacks->all[i]->leaves);
 		free(stacks->all[i]);
 	}
 	free(stacks->all);
@@ -143,6 +144,42 @@ static void bind_mcode(struct lb_stack *stack, struct lb_frame *f,
 	}
 }
 
+int lb_stack_add_leaf(struct lb_stack *stack, uint64_t addr, uint64_t count)
+{
+	if (stack->n_leaves == stack->cap_leaves) {
+		size_t cap = stack->cap_leaves ? stack->cap_leaves * 2 : 4;
+		void *bigger =
+			realloc(stack->leaves, cap * sizeof(*stack->leaves));
+
+		if (!bigger)
+			return -ENOMEM;
+		stack->leaves = bigger;
+		stack->cap_leaves = cap;
+	}
+	stack->leaves[stack->n_leaves].addr = addr;
+	stack->leaves[stack->n_leaves++].count = count;
+	stack->count += count;
+	return 0;
+}
+
+void lb_stack_bind_leaf(struct lb_stack *stack,
+			const struct lb_objects *objects, size_t i)
+{
+	struct lb_frame *f = &stack->frames[0];
+
+	if (!stack->rec.n_frames ||
+	    (f->kind != LB_FRAME_NATIVE && f->kind != LB_FRAME_KERNEL))
+		return;
+	uint8_t kind = f->kind, flags = f->flags;
+
+	*f = stack->leaf_frame;
+	f->addr = stack->leaves[i].addr;
+	if (kind == LB_FRAME_NATIVE)
+		bind_native(f, stack->subject, objects);
+	f->kind = kind;
+	f->flags = flags;
+}
+
 static void bind_frames(struct lb_stack *stack,
 			const struct lb_objects *objects)
 {
@@ -218,6 +255,8 @@ int lb_stacks_add(struct lb_stacks *stacks, struct lb_subject *subject,
 	}
 	stack->rec = rec;
 	stack->frames = frames;
+	if (rec.n_frames)
+		stack->leaf_frame = frames[0];
 	stack->subject = subject;
 	stack->broken = stack->skipped = stack->in_trace = false;
 	bind_frames(stack, objects);

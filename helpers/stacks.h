@@ -19,11 +19,19 @@
  *   MCODE: LB_FF_FOREIGN where it is not in a trace; NATIVE with that flag
  * where it is in a file
  */
+struct lb_leaf {
+	uint64_t addr; /* as in struct lb_count_key */
+	uint64_t count;
+};
+
 struct lb_stack {
 	struct lb_stack_rec rec; /* without its frames */
 	struct lb_subject *subject;
-	uint64_t count;
+	uint64_t count; /* samples, the sum over leaves */
 	struct lb_frame *frames;
+	struct lb_frame leaf_frame; /* frames[0] before it was bound */
+	struct lb_leaf *leaves;
+	size_t n_leaves, cap_leaves;
 	/* what the frames tell */
 	bool broken;  /* LB_FRAME_BREAK */
 	bool skipped; /* LB_FRAME_SKIPPED, or a foreign MCODE frame */
@@ -43,6 +51,14 @@ void lb_stacks_free(struct lb_stacks *stacks);
 int lb_stacks_add(struct lb_stacks *stacks, struct lb_subject *subject,
 		  const struct lb_objects *objects, const void *data,
 		  size_t size);
+/** @count samples of @stack whose leaf is at @addr. Return: 0, -ENOMEM. */
+int lb_stack_add_leaf(struct lb_stack *stack, uint64_t addr, uint64_t count);
+/**
+ * lb_stack_bind_leaf() - frames[0] becomes the leaf of entry @i of leaves
+ * Its kind is the same for all; only a pc differs.
+ */
+void lb_stack_bind_leaf(struct lb_stack *stack,
+			const struct lb_objects *objects, size_t i);
 /** The stack with @hash, or NULL. */
 struct lb_stack *lb_stacks_find(const struct lb_stacks *stacks, uint64_t hash);
 size_t lb_stacks_count(const struct lb_stacks *stacks);
