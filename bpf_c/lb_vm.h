@@ -248,8 +248,10 @@ static __always_inline bool lb_at_boundary(struct lb_state *s, __u64 base)
 
 	if (!lb_is_base(s, dx))
 		return false;
-	if ((s->bx & 3) == LB_LINK_C) {
-		/* rbx is a link that is still to be stored: entering from C */
+	if ((s->bx & 3) == LB_LINK_C && s->bx > 16) {
+		/* rbx is a link that is still to be stored: entering from C.
+		 * A frame has two slots at least; coroutine.resume counts its
+		 * results in rbx */
 		bpf_probe_read_user(&slots[3], 8, (void *)(dx - 8));
 		s->f = base - 8;
 		s->lua_pc = 0;
