@@ -191,9 +191,15 @@ static __always_inline void lb_proto_remember(struct lb_proto_key *key,
 	lb_protos.update(key, val);
 }
 
+/* User space looks for records by a timer; only some are worth a wake-up. */
 static __always_inline int lb_ring_send(void *rec, __u64 size)
 {
-	return lb_ring.ringbuf_output(rec, size, 0);
+	return lb_ring.ringbuf_output(rec, size, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline int lb_ring_wake(void *rec, __u64 size)
+{
+	return lb_ring.ringbuf_output(rec, size, BPF_RB_FORCE_WAKEUP);
 }
 
 static __always_inline void lb_tail_call(void *ctx, __u32 prog)

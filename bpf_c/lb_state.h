@@ -101,6 +101,9 @@ struct lb_state {
 	__u32 context_hit;
 	__u32 chunk_id; /* of chunk_addr, the last one read */
 	__u64 chunk_addr;
+	/* a machine code area; kept from walk to walk */
+	__u64 area_lo, area_hi, area_g, area_until;
+	__u32 area_tgid, area_pad;
 	/* registers above the C frame of this segment */
 	__u64 up_pc, up_sp, up_bp, up_bx, up_r14, up_cframe;
 	__u64 save_pc; /* SAVE_PC of that C frame */

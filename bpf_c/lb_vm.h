@@ -21,6 +21,9 @@
 #define LB_G_WORD(s, lj, off) \
 	((s)->gw[(((off) - (lj)->g_vmstate) >> 3) & (LB_G_WORDS - 1)])
 
+#define LB_AREAS   10		/* of 64 KiB in 512 KiB, the defaults */
+#define LB_AREA_NS 100000000ULL /* for how long a found area is believed */
+
 enum lb_vm_miss {
 	LB_VM_OK = 0,
 	LB_VM_NO_G,	 /* no global_State verified */
@@ -332,18 +335,54 @@ static __always_inline int lb_lua_begin(struct lb_state *s,
 	return 0;
 }
 
-/* Is the code without a table on top in the VM's present mcode area? */
+/*
+ * Is s->pc in a machine code area of G? jit_State has the newest area and its
+ * size, each area begins with the address and the size of the one before
+ * (MCLink). The last area that was found stays valid for a moment: a flush can
+ * free it, but what is mapped there so soon is an area again.
+ */
+static __always_inline bool lb_in_mcode(struct lb_state *s,
+					struct lj_offsets *lj)
+{
+	__u64 now = bpf_ktime_get_ns();
+	__u64 head[4] = {}; /* mcarea, mctop, mcbot, szmcarea */
+
+	if (s->pc >= s->area_lo && s->pc < s->area_hi && s->area_g == s->g &&
+	    s->area_tgid == s->tgid && now < s->area_until)
+		return true;
+	if (bpf_probe_read_user(head, sizeof(head),
+				(void *)(s->g + lj->g_to_j + lj->j_mcarea)))
+		return false;
+	head[1] = head[3];
+#pragma unroll
+	for (int i = 0; i < LB_AREAS; i++) {
+		__u64 lo = head[0];
+
+		if (!lo)
+			return false;
+		if (s->pc - lo < head[1]) {
+			s->area_lo = lo;
+			s->area_hi = lo + head[1];
+			s->area_g = s->g;
+			s->area_tgid = s->tgid;
+			s->area_until = now + LB_AREA_NS;
+			return true;
+		}
+		if (bpf_probe_read_user(head, 16, (void *)lo))
+			return false;
+	}
+	return false;
+}
+
+/* The code without a table on top is machine code of a trace: say so. */
 static __always_inline void lb_mcode_check(struct lb_state *s,
 					   struct lj_offsets *lj)
 {
-	__u64 area[4] = {}; /* mcarea, mctop, mcbot, szmcarea */
 	__u32 n = s->rec.head.n_frames - 1;
 
-	if (bpf_probe_read_user(area, sizeof(area),
-				(void *)(s->g + lj->g_to_j + lj->j_mcarea)))
+	if (!lb_in_mcode(s, lj) || n >= LB_FRAMES_MAX)
 		return;
-	if (s->pc - area[0] < area[3] && n < LB_FRAMES_MAX)
-		s->rec.frames[n & (LB_FRAMES_MAX - 1)].flags |= LB_FF_MCODE;
+	s->rec.frames[n & (LB_FRAMES_MAX - 1)].flags |= LB_FF_MCODE;
 }
 
 /*

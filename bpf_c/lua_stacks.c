@@ -232,7 +232,7 @@ static __always_inline void lb_unknown_process(struct lb_state *s)
 	s->proc_rec.type = LB_REC_PROC_NEW;
 	s->proc_rec.tgid = s->tgid;
 	s->proc_rec.addr = 0;
-	lb_ring_send(&s->proc_rec, sizeof(s->proc_rec));
+	lb_ring_wake(&s->proc_rec, sizeof(s->proc_rec));
 }
 
 /* sched_process_exec: what was known of the process is void. */
@@ -245,7 +245,7 @@ int lua_stacks_exec(void *ctx)
 		return 0;
 	lb_proc_forget(tgid);
 	lb_unknown_forget(tgid);
-	lb_ring_send(&rec, sizeof(rec));
+	lb_ring_wake(&rec, sizeof(rec));
 	return 0;
 }
 

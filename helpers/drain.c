@@ -11,7 +11,8 @@
 #include "buf.h"
 #include "drain.h"
 
-#define BATCH 65536
+#define BATCH	65536
+#define POLL_MS 20 /* names are read that soon, 50 times a second at most */
 
 struct lb_drain {
 	struct lb_map_fds fds;
@@ -213,12 +214,19 @@ uint64_t lb_drain_take_unknown(struct lb_drain *drain, uint32_t tgid)
 
 int lb_drain_poll(struct lb_drain *drain, int timeout_ms)
 {
-	/* a record that came while the last one was read wakes nobody up:
-	 * take what is there in any case */
-	int n = ring_buffer__poll(drain->ring, timeout_ms);
+	int n;
 
-	if (n >= 0 || n == -EINTR)
-		n = ring_buffer__consume(drain->ring);
+	/* stacks and prototypes wake nobody up */
+	do {
+		int wait_ms = timeout_ms < POLL_MS ? timeout_ms : POLL_MS;
+
+		n = ring_buffer__poll(drain->ring, wait_ms);
+		if (n == -EINTR)
+			return 0;
+		if (n >= 0)
+			n = ring_buffer__consume(drain->ring);
+		timeout_ms -= wait_ms;
+	} while (n >= 0 && timeout_ms > 0);
 	return n < 0 && n != -EINTR ? n : 0;
 }
 

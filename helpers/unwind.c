@@ -25,6 +25,8 @@ struct build {
 	size_t hash_size;     /* a power of two */
 	uint64_t begin_vaddr; /* of what the FDE adds to the table */
 	uint64_t end_vaddr;   /* of what all FDEs before it cover */
+	/* .plt without an FDE, until it is passed; size 0: none */
+	struct lb_fde plt;
 	bool have_fde;
 	bool skip_rules; /* of this FDE: made elsewhere, or not wanted */
 };
@@ -256,9 +258,47 @@ static int start_fde(struct build *build, const struct lb_fde *fde)
 	return build->luajit ? add_vm_rows(build, fde) : 0;
 }
 
+/*
+ * The stubs of a static program (for IFUNCs) have no FDE. Without lazy binding
+ * such a stub is a jump: the return address stays on top.
+ */
+static int add_plt(struct build *build)
+{
+	static const struct lb_rule stub = { .kind = LB_RULE_RSP,
+					     .cfa_off = 8 };
+	struct lb_fde plt = build->plt;
+	int err = start_fde(build, &plt);
+
+	if (!err && !build->skip_rules)
+		err = add_row(build, plt.vaddr, &stub);
+	return err;
+}
+
 static int on_fde(void *arg, const struct lb_fde *fde)
 {
-	return start_fde(arg, fde);
+	struct build *build = arg;
+
+	if (build->plt.size && fde->vaddr + fde->size > build->plt.vaddr) {
+		int err = 0;
+
+		if (fde->vaddr >= build->plt.vaddr + build->plt.size)
+			err = add_plt(build);
+		build->plt.size = 0; /* passed, or covered by this one */
+		if (err)
+			return err;
+	}
+	return start_fde(build, fde);
+}
+
+static void find_plt(struct build *build)
+{
+	struct lb_section section;
+
+	if (lb_elf_type(build->elf) == ET_EXEC &&
+	    !lb_elf_section(build->elf, ".plt", &section) && section.data) {
+		build->plt.vaddr = section.vaddr;
+		build->plt.size = section.size;
+	}
 }
 
 /* ---- the whole table ---- */
@@ -307,6 +347,8 @@ int lb_unwind_build(const struct lb_elf *elf, const struct lb_luajit *luajit,
 	build.unwind = calloc(1, sizeof(*build.unwind));
 	if (!build.unwind)
 		return -ENOMEM;
+
+	find_plt(&build);
 
 	int err = lb_ehframe_each(elf, on_fde, on_rule, &build, &n_bad);
 

@@ -111,6 +111,8 @@ static size_t skip_linking(const struct code *code, size_t off)
 		{ { { 0x49, 0x89, 0xae }, 3 }, 7, false }, /* cur_L = L */
 		{ { { 0x41, 0x89, 0xae }, 3 }, 7, false },
 		{ { { 0x41, 0xc7, 0x86 }, 3 }, 11, false }, /* vmstate */
+		{ { { 0xff, 0xd1 }, 2 }, 2, false },	    /* vm_cpcall */
+		{ { { 0x48, 0x85, 0xc0 }, 3 }, 3, false },  /* base or NULL? */
 		{ { { 0x48, 0x8b, 0x55 }, 3 }, 4, false },  /* BASE = L->base */
 		{ { { 0x8b, 0x55 }, 2 }, 3, false },
 		{ { { 0x48, 0x01, 0xcb }, 3 }, 3, false }, /* PC += RA */
