@@ -234,7 +234,6 @@ static __always_inline int lb_lua_bad(struct lb_state *s, __u8 detail)
 	}
 	s->l_done = 1;
 	s->rec.head.detail = s->detail;
-	lb_count(LB_CNT_LUA_BAD);
 	lb_push(s, LB_FRAME_BREAK, 0, 0, s->detail, s->detail);
 	return lb_vm_leave(s);
 }

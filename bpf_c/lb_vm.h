@@ -426,7 +426,6 @@ static __always_inline int lb_vm_enter(struct lb_state *s,
 	if (s->unknown_code == 2 ||
 	    (s->unknown_code && !LB_G_WORD(s, lj, lj->g_jit_base))) {
 		lb_push(s, LB_FRAME_SKIPPED, 0, 0, 0, 0);
-		lb_count(LB_CNT_SKIPPED);
 	} else if (s->unknown_code) {
 		lb_mcode_check(s, lj);
 	}

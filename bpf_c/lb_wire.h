@@ -38,17 +38,13 @@ enum lb_stop {
 	LB_STOP_MAX
 };
 
-/* Per-CPU counters of one run; the first LB_STOP_MAX count stacks by stop. */
+/* Per-CPU counters of one run. The first LB_STOP_MAX count all walks by stop.
+ */
 enum lb_counter {
 	LB_CNT_STOP = 0,
-	LB_CNT_WITH_LUA = LB_STOP_MAX, /* complete samples with a Lua frame */
-	LB_CNT_LOST_STORAGE,	       /* no room for a new stack */
-	LB_CNT_LOST_RING,	       /* new stack, but the ring was full */
-	LB_CNT_LOST_STATE,	       /* scratch not available */
-	LB_CNT_LUA_BAD,		       /* samples whose Lua part broke off */
-	LB_CNT_IN_TRACE,	       /* samples with a frame in a trace */
-	LB_CNT_SKIPPED,		       /* samples that went on below code
-					  without a table by way of L */
+	LB_CNT_LOST_STORAGE = LB_STOP_MAX, /* no room for a new stack */
+	LB_CNT_LOST_RING,  /* new stack, but the ring was full */
+	LB_CNT_LOST_STATE, /* not walked: scratch or process gone */
 	LB_CNT_MAX
 };
 

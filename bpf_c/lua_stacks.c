@@ -60,8 +60,6 @@ static __always_inline void lb_finish(void *ctx, struct lb_state *s)
 
 	r->has_lua = s->n_lua > 0;
 	lb_count(LB_CNT_STOP + (r->stop < LB_STOP_MAX ? r->stop : 0));
-	if (r->stop == LB_STOP_ROOT && s->n_lua)
-		lb_count(LB_CNT_WITH_LUA);
 	lb_hash_add(s, r->stop | (__u64)s->tgid << 32);
 	r->hash = s->hash;
 

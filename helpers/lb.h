@@ -162,7 +162,6 @@ struct lb_totals {
 	uint64_t lost_storage; /* of lost: --stack-storage-size */
 	uint64_t lost_ring;
 	uint64_t lost_other;
-	uint64_t lua_broken;  /* of failed: Lua frames are missing */
 	uint64_t in_trace;    /* machine code of a trace on the stack */
 	uint64_t not_ready;   /* of failed */
 	uint64_t by_stop[16]; /* by enum lb_stop */

@@ -30,7 +30,8 @@
 #define REJECTED_MAX  256
 #define ANCESTORS_MAX 64
 #define SCAN_NS	      1000000000ULL /* globals are walked this often */
-#define SCANS_MAX     100	    /* for one process */
+#define SCAN_OTHER_NS 50000000ULL   /* another VM of the process */
+#define SCANS_MAX     200	    /* for one process */
 
 struct lb_session {
 	lb_log_fn log;
@@ -55,7 +56,6 @@ struct lb_session {
 	size_t n_rejected;
 	uint32_t put_rows, put_rules, put_blocks; /* entries in BPF */
 	uint64_t not_ready; /* samples of processes not yet set up */
-	uint64_t lost_records;
 	uint64_t counters[LB_CNT_MAX];
 	unsigned int flags;
 	char error[512];
@@ -603,7 +603,8 @@ static void record_proto(struct lb_session *session,
 
 	if (lb_names_add_proto(subject->names, rec, lj, &id) ||
 	    lb_subject_set_proto(subject, rec->proto_addr, id))
-		session->lost_records++;
+		say(session, LB_LOG_DEBUG, "PID %d: a function has no name: %s",
+		    subject->pid, strerror(ENOMEM));
 }
 
 /*
@@ -618,9 +619,10 @@ static void scan_tables(struct lb_session *session, struct lb_subject *subject,
 
 	if (!rec->g_addr || rec->vm >= subject->entry.n_vms)
 		return;
-	if (rec->g_addr == subject->scanned_g &&
-	    (now - subject->scanned_ns < SCAN_NS ||
-	     subject->n_scans >= SCANS_MAX))
+	if (subject->n_scans >= SCANS_MAX ||
+	    now - subject->scanned_ns < (rec->g_addr == subject->scanned_g
+						 ? SCAN_NS
+						 : SCAN_OTHER_NS))
 		return;
 	int err = lb_names_scan_tables(subject->names, rec->g_addr,
 				       &subject->entry.lj[rec->vm]);
@@ -643,10 +645,8 @@ static void record_stack(struct lb_session *session, const void *data,
 	struct lb_subject *subject = subject_for_record(session, rec.tgid);
 
 	if (!subject || lb_stacks_add(session->stacks, subject,
-				      session->objects, data, size)) {
-		session->lost_records++;
-		return;
-	}
+				      session->objects, data, size))
+		return; /* counted by the kernel, missing from ours: lost */
 	scan_tables(session, subject, &rec);
 	if (rec.stop == LB_STOP_NO_MAP)
 		subject->stale = true;
@@ -753,8 +753,9 @@ static void stack_count(void *arg, const struct lb_count_key *key,
 	struct lb_session *session = arg;
 	struct lb_stack *stack = lb_stacks_find(session->stacks, key->stack);
 
-	if (!stack || lb_stack_add_leaf(stack, key->leaf, count))
-		session->lost_records += count;
+	if (stack && lb_stack_add_leaf(stack, key->leaf, count))
+		say(session, LB_LOG_WARN, "%llu samples lost: %s",
+		    (unsigned long long)count, strerror(ENOMEM));
 }
 
 int lb_session_stop(struct lb_session *session)
@@ -763,7 +764,6 @@ int lb_session_stop(struct lb_session *session)
 
 	/* a sample that has passed the test is done within microseconds */
 	usleep(2000);
-	session->lost_records = 0; /* those of lost records are counted below */
 	if (!err)
 		err = lb_drain_poll(session->drain, 0);
 	if (!err)
@@ -846,6 +846,7 @@ void lb_session_totals(const struct lb_session *session,
 		       struct lb_totals *totals_ret)
 {
 	struct lb_totals t = { 0 };
+	uint64_t walks = 0;
 
 	for (size_t i = 0; i < lb_stacks_count(session->stacks); i++) {
 		const struct lb_stack *s = lb_stacks_at(session->stacks, i);
@@ -853,14 +854,19 @@ void lb_session_totals(const struct lb_session *session,
 		if (s->count)
 			add_total(&t, s);
 	}
+	/* the kernel counts every walk: what is not among ours was lost */
+	for (int i = 0; i < LB_STOP_MAX; i++)
+		walks += session->counters[LB_CNT_STOP + i];
+	t.lost_storage = session->counters[LB_CNT_LOST_STORAGE];
+	t.lost_ring = session->counters[LB_CNT_LOST_RING];
+	t.lost_other = session->counters[LB_CNT_LOST_STATE];
+	if (walks > t.samples + t.lost_storage + t.lost_ring)
+		t.lost_other +=
+			walks - t.samples - t.lost_storage - t.lost_ring;
 	t.not_ready = session->not_ready;
 	t.by_stop[LB_STOP_NOT_READY] += session->not_ready;
 	t.failed += session->not_ready;
 	t.samples += session->not_ready;
-	t.lost_storage = session->counters[LB_CNT_LOST_STORAGE];
-	t.lost_ring = session->counters[LB_CNT_LOST_RING];
-	t.lost_other =
-		session->counters[LB_CNT_LOST_STATE] + session->lost_records;
 	t.lost = t.lost_storage + t.lost_ring + t.lost_other;
 	*totals_ret = t;
 }

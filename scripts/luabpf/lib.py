@@ -43,8 +43,7 @@ class _Needs(ctypes.Structure):
 class _Totals(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in (
         "samples", "complete", "with_lua", "truncated", "failed", "lost",
-        "lost_storage", "lost_ring", "lost_other", "lua_broken", "in_trace",
-        "not_ready")] + [
+        "lost_storage", "lost_ring", "lost_other", "in_trace", "not_ready")] + [
         ("by_stop", ctypes.c_uint64 * _STOPS),
         ("stacks", ctypes.c_uint64)]
 
