@@ -159,10 +159,11 @@ static const uint8_t *find3(const uint8_t *pos, const uint8_t *end, uint8_t b0,
  *   add r14, g2disp            now the dispatch table
  *   mov [r14 + d], rbp         G->cur_L = L
  *   mov dword [r14 + d], ~n    G->vmstate
- * with r14d and ebp in builds with 32-bit references. LuaJIT 2.0 has no cur_L.
+ * with r14d and ebp in builds with 32-bit references. LuaJIT 2.0, which knows
+ * no other, has no cur_L. Return: behind the last of these, or NULL.
  */
-static bool decode_marks(const uint8_t *pos, const uint8_t *end,
-			 struct lb_luajit *luajit)
+static const uint8_t *decode_marks(const uint8_t *pos, const uint8_t *end,
+				   struct lb_luajit *luajit)
 {
 	const uint8_t *load = find3(pos, end, 0x4c, 0x8b, 0x75);
 	bool gc64 = load != NULL;
@@ -170,55 +171,158 @@ static bool decode_marks(const uint8_t *pos, const uint8_t *end,
 	if (!load)
 		load = find3(pos, end, 0x44, 0x8b, 0x75);
 	if (!load)
-		return false;
+		return NULL;
 
 	const uint8_t rex = gc64 ? 0x49 : 0x41;
 	const uint8_t *add = find3(load, end, rex, 0x81, 0xc6);
-	const uint8_t *cur_l = add ? find3(add, end, rex, 0x89, 0xae) : NULL;
-	const uint8_t *state =
-		cur_l ? find3(cur_l, end, 0x41, 0xc7, 0x86) : NULL;
+	const uint8_t *state = add ? find3(add, end, 0x41, 0xc7, 0x86) : NULL;
 
 	if (!state)
-		return false;
+		return NULL;
+
+	const uint8_t *cur_l = find3(add, state + 4, rex, 0x89, 0xae);
+
+	if (!cur_l && gc64)
+		return NULL;
 
 	int64_t g2disp = s32_at(add + 3);
-	int64_t g_cur_l = g2disp + s32_at(cur_l + 3);
+	int64_t g_cur_l = cur_l ? g2disp + s32_at(cur_l + 3) : LB_LUAJIT_NONE;
 	int64_t g_vmstate = g2disp + s32_at(state + 3);
 	int32_t vmstate = s32_at(state + 7);
 
-	if (g2disp <= 0 || g2disp > UINT16_MAX || g_cur_l <= 0 ||
-	    g_cur_l >= g2disp || g_vmstate <= 0 || g_vmstate >= g2disp ||
-	    vmstate >= 0 || vmstate < -16)
-		return false;
+	if (g2disp <= 0 || g2disp > UINT16_MAX || g_vmstate <= 0 ||
+	    g_vmstate >= g2disp || vmstate >= 0 || vmstate < -16 ||
+	    (cur_l && (g_cur_l <= 0 || g_cur_l >= g2disp)))
+		return NULL;
 	luajit->gc64 = gc64;
 	luajit->g2disp = (uint32_t)g2disp;
 	luajit->g_cur_l = (uint32_t)g_cur_l;
 	luajit->g_vmstate = (uint32_t)g_vmstate;
-	return true;
+	return state + 11;
+}
+
+enum { REG_DX = 2, REG_BP = 5, REG_DI = 7, REG_R15 = 15 };
+
+/*
+ * mov [rsp + disp8], reg: what it stores where. Return: length in bytes, 0 if
+ * it is another instruction.
+ */
+static unsigned int decode_store(const uint8_t *pos, const uint8_t *end,
+				 unsigned int *reg_ret, bool *wide_ret,
+				 uint32_t *slot_ret)
+{
+	uint8_t rex = (pos[0] & 0xf0) == 0x40 ? pos[0] : 0;
+	const uint8_t *p = pos + (rex != 0);
+
+	if (end - p < 4 || p[0] != 0x89 || (p[1] & 0xc7) != 0x44 ||
+	    p[2] != 0x24)
+		return 0;
+	*reg_ret = (p[1] >> 3 & 7) | (rex & 4) << 1;
+	*wide_ret = rex & 8;
+	*slot_ret = p[3];
+	return (unsigned int)(p + 4 - pos);
+}
+
+/*
+ * Where lj_vm_call saves its third argument (edx), L (rdi), L->cframe (r15)
+ * and, for want of a bytecode, L once more as PC (rbp).
+ */
+static bool decode_slots(const uint8_t *pos, const uint8_t *end,
+			 struct lb_luajit *luajit)
+{
+	struct {
+		unsigned int reg;
+		bool wide;
+		uint32_t *slot;
+		bool found;
+	} saves[] = {
+		{ REG_DX, false, &luajit->cf_nres, false },
+		{ REG_DI, luajit->gc64, &luajit->cf_l, false },
+		{ REG_R15, true, &luajit->cf_prev, false },
+		{ REG_BP, luajit->gc64, &luajit->cf_pc, false },
+	};
+	const size_t n = sizeof(saves) / sizeof(saves[0]);
+	size_t n_found = 0;
+
+	while (pos < end) {
+		unsigned int reg;
+		bool wide;
+		uint32_t slot;
+		unsigned int size = decode_store(pos, end, &reg, &wide, &slot);
+
+		if (!size) {
+			pos++;
+			continue;
+		}
+		pos += size;
+		for (size_t i = 0; i < n; i++) {
+			if (saves[i].reg != reg || saves[i].wide != wide ||
+			    saves[i].found)
+				continue;
+			*saves[i].slot = slot;
+			saves[i].found = true;
+			n_found++;
+			if (slot > luajit->cframe_size - ENTRY_PUSHED - 4)
+				return false;
+		}
+	}
+	return n_found == n;
+}
+
+/*
+ * jmp [r14 + rbp * 8 + disp32]: recording and hooks go on in the static half of
+ * the dispatch table. All of them must agree.
+ */
+static bool decode_static(const uint8_t *code, uint64_t size,
+			  struct lb_luajit *luajit)
+{
+	static const uint8_t jmp[] = { 0x41, 0xff, 0xa4, 0xee };
+	int32_t found = 0;
+
+	for (uint64_t off = 0; off + sizeof(jmp) + 4 <= size; off++) {
+		if (memcmp(code + off, jmp, sizeof(jmp)))
+			continue;
+
+		int32_t disp = s32_at(code + off + sizeof(jmp));
+
+		if (disp <= 0 || disp > UINT16_MAX || (found && disp != found))
+			return false;
+		found = disp;
+	}
+	luajit->static_dispatch = (uint32_t)found;
+	return found;
 }
 
 /*
  * lj_vm_call: the entry that pushes frame type FRAME_C, `mov ebx, 1` right
  * behind its prologue. It runs on into the part that is common to all calls.
  */
-static bool find_marks(const struct lb_elf *elf, struct lb_luajit *luajit)
+int lb_luajit_decode(const uint8_t *code, uint64_t vm_size,
+		     struct lb_luajit *luajit)
 {
 	static const uint8_t frame_c[] = { 0xbb, 0x01, 0x00, 0x00, 0x00 };
-	const uint8_t *code =
-		lb_elf_vaddr_data(elf, luajit->vm_vaddr, luajit->vm_size);
 	uint64_t off = 0;
 
-	while (next_entry(code, luajit->vm_size, &off, luajit->cframe_size)) {
-		uint64_t size = luajit->vm_size - off;
+	while (next_entry(code, vm_size, &off, luajit->cframe_size)) {
+		struct lb_luajit found = *luajit;
+		const uint8_t *begin = code + off;
+		uint64_t size = vm_size - off;
 
 		if (size > ENTRY_CODE_SIZE)
 			size = ENTRY_CODE_SIZE;
-		if (size > sizeof(frame_c) &&
-		    !memcmp(code + off, frame_c, sizeof(frame_c)) &&
-		    decode_marks(code + off, code + off + size, luajit))
-			return true;
+		if (size <= sizeof(frame_c) ||
+		    memcmp(begin, frame_c, sizeof(frame_c)))
+			continue;
+
+		const uint8_t *end = decode_marks(begin, begin + size, &found);
+
+		if (end && decode_slots(begin, end, &found) &&
+		    decode_static(code, vm_size, &found)) {
+			*luajit = found;
+			return 0;
+		}
 	}
-	return false;
+	return -EOPNOTSUPP;
 }
 
 int lb_luajit_find(const struct lb_elf *elf, struct lb_luajit *luajit_ret)
@@ -231,7 +335,12 @@ int lb_luajit_find(const struct lb_elf *elf, struct lb_luajit *luajit_ret)
 	end_fde(&search); /* the last one has no other behind it */
 	if (!search.have_vm)
 		return -ENOENT;
-	ret = find_marks(elf, &search.found) ? 0 : -EOPNOTSUPP;
+
+	const uint8_t *code = lb_elf_vaddr_data(elf, search.found.vm_vaddr,
+						search.found.vm_size);
+
+	ret = code ? lb_luajit_decode(code, search.found.vm_size, &search.found)
+		   : -EOPNOTSUPP;
 	*luajit_ret = search.found;
 	return ret;
 }

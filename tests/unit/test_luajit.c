@@ -33,17 +33,43 @@ struct vm {
 #define ENTRY	 "\x55\x53\x41\x57\x41\x56\x48\x83\xec\x28"
 #define ENTRY_96 "\x55\x53\x41\x57\x41\x56\x48\x83\xec\x38"
 
-/* mov ebx, 1; mov r14, [rbp + 16]; add r14, 4008; mov [rbp + 80], rsp;
- * mov [r14 - 3640], rbp; mov dword [r14 - 3824], -1 */
-#define CALL_GC64                                                  \
-	"\xbb\x01\0\0\0\x4c\x8b\x75\x10\x49\x81\xc6\xa8\x0f\0\0"   \
-	"\x48\x89\x65\x50\x49\x89\xae\xc8\xf1\xff\xff\x41\xc7\x86" \
-	"\x10\xf1\xff\xff\xff\xff\xff\xff"
-/* the same with r14d, ebp and LuaJIT 2.1.0-beta3's distances */
-#define CALL_GC32                                                  \
-	"\xbb\x01\0\0\0\x44\x8b\x75\x08\x41\x81\xc6\x28\x0c\0\0"   \
-	"\x48\x89\x65\x30\x41\x89\xae\xd0\xf4\xff\xff\x41\xc7\x86" \
-	"\x30\xf4\xff\xff\xff\xff\xff\xff"
+/* mov ebx, 1; mov r14, [rbp + 16]; add r14, 4008; mov [rbp + 80], rsp; */
+#define CALL_GC64_A                                              \
+	"\xbb\x01\0\0\0\x4c\x8b\x75\x10\x49\x81\xc6\xa8\x0f\0\0" \
+	"\x48\x89\x65\x50"
+/* mov [rsp + 8], edx; mov [rsp + 16], rdi; mov [rsp + 32], r15;
+ * mov [rsp + 24], rbp */
+#define SLOTS_GC64                                                 \
+	"\x89\x54\x24\x08\x48\x89\x7c\x24\x10\x4c\x89\x7c\x24\x20" \
+	"\x48\x89\x6c\x24\x18"
+/* mov [r14 - 3640], rbp; mov dword [r14 - 3824], -1 */
+#define CALL_GC64_B                                                        \
+	"\x49\x89\xae\xc8\xf1\xff\xff\x41\xc7\x86\x10\xf1\xff\xff\xff\xff" \
+	"\xff\xff"
+#define CALL_GC64 CALL_GC64_A SLOTS_GC64 CALL_GC64_B
+/* the same with r14d, ebp, other slots and LuaJIT 2.1.0-beta3's distances */
+#define CALL_GC32_A                                              \
+	"\xbb\x01\0\0\0\x44\x8b\x75\x08\x41\x81\xc6\x28\x0c\0\0" \
+	"\x48\x89\x65\x30"
+#define SLOTS_GC32                                                 \
+	"\x89\x54\x24\x10\x89\x7c\x24\x18\x4c\x89\x7c\x24\x20\x89" \
+	"\x6c\x24\x1c"
+#define CUR_L_GC32   "\x41\x89\xae\xd0\xf4\xff\xff"
+#define VMSTATE_GC32 "\x41\xc7\x86\x30\xf4\xff\xff\xff\xff\xff\xff"
+#define CALL_GC32    CALL_GC32_A SLOTS_GC32 CUR_L_GC32 VMSTATE_GC32
+/* LuaJIT 2.0 */
+#define CALL_2_0 CALL_GC32_A SLOTS_GC32 VMSTATE_GC32
+
+/* jmp [r14 + rbp * 8 + 1232] */
+#define STATIC_JMP "\x41\xff\xa4\xee\xd0\x04\0\0"
+#define STATIC_AT  2000
+
+/* Where the parts of CALL_GC64 are in the image below. */
+#define CALL_AT	   1210
+#define G2DISP_AT  (CALL_AT + 12)
+#define SLOTS_AT   (CALL_AT + sizeof(CALL_GC64_A) - 1)
+#define CUR_L_AT   (SLOTS_AT + sizeof(SLOTS_GC64) - 1)
+#define VMSTATE_AT (CUR_L_AT + 7)
 
 #define PUT(vm, off, bytes) memcpy((vm)->code + (off), bytes, sizeof(bytes) - 1)
 
@@ -57,7 +83,9 @@ static void vm_init(struct vm *vm)
 	PUT(vm, 1000, ENTRY);
 	PUT(vm, 1100, ENTRY);
 	PUT(vm, 1200, ENTRY);
-	PUT(vm, 1210, CALL_GC64);
+	PUT(vm, CALL_AT, CALL_GC64);
+	PUT(vm, STATIC_AT, STATIC_JMP);
+	PUT(vm, STATIC_AT + 20, STATIC_JMP);
 }
 
 static struct wr vm_image(const struct vm *vm)
@@ -113,6 +141,11 @@ static void test_gc64(void)
 	CHECK_INT(luajit.g2disp, 4008);
 	CHECK_INT(luajit.g_cur_l, 368);
 	CHECK_INT(luajit.g_vmstate, 184);
+	CHECK_INT(luajit.static_dispatch, 1232);
+	CHECK_INT(luajit.cf_nres, 8);
+	CHECK_INT(luajit.cf_l, 16);
+	CHECK_INT(luajit.cf_pc, 24);
+	CHECK_INT(luajit.cf_prev, 32);
 }
 
 static void test_not_gc64(void)
@@ -121,12 +154,32 @@ static void test_not_gc64(void)
 	struct vm vm;
 
 	vm_init(&vm);
-	PUT(&vm, 1210, CALL_GC32);
+	PUT(&vm, CALL_AT, CALL_GC32);
 	CHECK_INT(find_vm(&vm, &luajit), 0);
 	CHECK_INT(luajit.gc64, 0);
 	CHECK_INT(luajit.g2disp, 3112);
 	CHECK_INT(luajit.g_cur_l, 248);
 	CHECK_INT(luajit.g_vmstate, 88);
+	CHECK_INT(luajit.cf_nres, 16);
+	CHECK_INT(luajit.cf_l, 24);
+	CHECK_INT(luajit.cf_pc, 28);
+	CHECK_INT(luajit.cf_prev, 32);
+}
+
+static void test_no_cur_l(void)
+{
+	struct lb_luajit luajit;
+	struct vm vm;
+
+	vm_init(&vm);
+	memset(vm.code + CALL_AT, 0x90, sizeof(CALL_GC64) - 1);
+	PUT(&vm, CALL_AT, CALL_2_0);
+	CHECK_INT(find_vm(&vm, &luajit), 0);
+	CHECK_INT(luajit.gc64, 0);
+	CHECK_INT(luajit.g2disp, 3112);
+	CHECK_INT(luajit.g_cur_l, LB_LUAJIT_NONE);
+	CHECK_INT(luajit.g_vmstate, 88);
+	CHECK_INT(luajit.cf_pc, 28);
 }
 
 static void test_large_c_frame(void)
@@ -159,14 +212,14 @@ static void test_without_ffi(void)
 	CHECK_INT(luajit.ffi_call_vaddr, 0);
 }
 
-/* A VM, but not one whose entries are understood: LuaJIT 2.0 has no cur_L. */
+/* A VM, but not one whose entries are understood. */
 static void test_marks_not_understood(void)
 {
 	struct lb_luajit luajit;
 	struct vm vm;
 
 	vm_init(&vm);
-	memset(vm.code + 1230, 0x90, 7);
+	memset(vm.code + CUR_L_AT, 0x90, 7); /* only 2.0 has no cur_L */
 	CHECK_INT(find_vm(&vm, &luajit), -EOPNOTSUPP);
 	CHECK_INT(luajit.vm_vaddr, WR_TEXT);
 	CHECK_INT(luajit.vm_size, vm.size);
@@ -178,10 +231,20 @@ static void test_marks_not_understood(void)
 		size_t off;
 		uint8_t byte;
 	} cases[] = {
-		{ 1225, 0x7f },			/* g2disp */
-		{ 1225, 0x80 }, { 1236, 0x80 }, /* cur_L */
-		{ 1236, 0x00 }, { 1243, 0x80 }, /* vmstate */
-		{ 1247, 0x7f },
+		{ G2DISP_AT + 3, 0x7f },
+		{ G2DISP_AT + 3, 0x80 },
+		{ CUR_L_AT + 6, 0x80 },
+		{ CUR_L_AT + 6, 0x00 },
+		{ VMSTATE_AT + 6, 0x80 },
+		{ VMSTATE_AT + 10, 0x7f },
+		{ STATIC_AT + 4, 0xd8 }, /* two that differ */
+		{ STATIC_AT + 27, 0x80 },
+		{ SLOTS_AT, 0x8b },	 /* nres is loaded, not stored */
+		{ SLOTS_AT + 3, 0x28 },	 /* above the C frame */
+		{ SLOTS_AT + 3, 0xf8 },	 /* below it */
+		{ SLOTS_AT + 4, 0x40 },	 /* L: half of it */
+		{ SLOTS_AT + 11, 0x74 }, /* r14, not r15 */
+		{ SLOTS_AT + 16, 0x5c }, /* rbx, not rbp */
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -280,6 +343,11 @@ static int check_path(const struct file_case *file)
 	CHECK_INT(luajit.gc64, 1);
 	CHECK_INT(luajit.g_cur_l, 368);
 	CHECK_INT(luajit.g_vmstate, 184);
+	CHECK_INT(luajit.static_dispatch, 1232);
+	CHECK_INT(luajit.cf_nres, 8);
+	CHECK_INT(luajit.cf_l, 16);
+	CHECK_INT(luajit.cf_pc, 24);
+	CHECK_INT(luajit.cf_prev, 32);
 	CHECK(luajit.ffi_call_vaddr == luajit.vm_vaddr + luajit.vm_size);
 	CHECK_INT(luajit.ffi_call_size, 160);
 	if (file->g2disp)
@@ -328,6 +396,7 @@ int main(void)
 	static const struct lb_test_case cases[] = {
 		LB_TEST(test_gc64),
 		LB_TEST(test_not_gc64),
+		LB_TEST(test_no_cur_l),
 		LB_TEST(test_large_c_frame),
 		LB_TEST(test_without_ffi),
 		LB_TEST(test_marks_not_understood),
