@@ -193,9 +193,20 @@ class FetchDebsTest(ScriptTest):
             done = self.run_script("fetch-debs")
             self.assertEqual(done.returncode, 0, done.stderr)
         self.assertTrue(os.path.exists(self.upstream + "/usr/bin/luajit"))
-        self.assertEqual(len(self.called), 2)
-        self.assertEqual(os.listdir(os.path.dirname(self.upstream)),
-                         ["upstream"])
+        # Once for each of two folders: apt-get and dpkg.
+        self.assertEqual(len(self.called), 4)
+        self.assertEqual(sorted(os.listdir(os.path.dirname(self.upstream))),
+                         ["tarantool", "upstream"])
+
+    def test_only_what_is_missing_is_fetched(self):
+        self.command("apt-get", "touch luajit.deb")
+        os.makedirs(self.upstream)
+        with open(os.path.join(self.upstream, ".complete"), "w"):
+            pass
+        done = self.run_script("fetch-debs")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr, "fetch-debs: downloading tarantool\n")
+        self.assertEqual(os.listdir(self.upstream), [".complete"])
 
     def test_failure_leaves_nothing(self):
         self.command("apt-get", "touch luajit.deb\n"
