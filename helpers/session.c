@@ -249,6 +249,11 @@ static int refuse(struct lb_session *session, const struct lb_subject *subject)
 			    subject->pid, vm->name,
 			    vm->luajit.gc64 ? "GC64" : "32-bit references",
 			    vm->luajit.g2disp, vm->luajit.g_cur_l);
+	if (!vm->offsets.gc64)
+		return fail(session, -EOPNOTSUPP,
+			    "PID %d: %s holds a LuaJIT VM with 32-bit "
+			    "references (%s); only GC64 builds can be walked",
+			    subject->pid, vm->name, vm->offsets_name);
 	return fail(session, -EOPNOTSUPP,
 		    "PID %d: %s holds a LuaJIT VM, but its unwind table cannot "
 		    "be used: %s",

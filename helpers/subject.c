@@ -14,6 +14,12 @@ static int read_target(void *arg, uint64_t addr, void *buf, size_t size)
 	return lb_proc_read(arg, addr, buf, size);
 }
 
+/* BPF walks 64-bit references and two-slot frames only. */
+static bool can_be_walked(const struct lb_object *object)
+{
+	return !object->vm_err && object->placed && object->offsets.gc64;
+}
+
 /* Index of the VM in entry.lj, 1 and up; 0 if it cannot be walked. */
 static unsigned int vm_index(struct lb_subject *subject,
 			     struct lb_object *object)
@@ -22,7 +28,7 @@ static unsigned int vm_index(struct lb_subject *subject,
 
 	if (!object->has_vm)
 		return 0;
-	if (object->vm_err || !object->placed) {
+	if (!can_be_walked(object)) {
 		subject->vm_unknown = object;
 		return 0;
 	}

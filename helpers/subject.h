@@ -29,7 +29,7 @@ struct lb_subject {
 	size_t n_maps;
 	uint32_t n_dropped;		   /* mappings over LB_MAPPINGS_MAX */
 	struct lb_object *vms[LB_VMS_MAX]; /* in the order of entry.lj */
-	/* a VM whose offsets are not known, if there is one */
+	/* a VM that cannot be walked, if there is one */
 	struct lb_object *vm_unknown;
 	struct lb_proc_entry entry;
 	struct lb_names *names;
