@@ -38,16 +38,25 @@ say = @printf '  %-8s %s\n'
 endif
 
 LIB := $(OUTPUT)/libluabpf.so
-LIB_OBJS := $(patsubst helpers/%.c,$(OUTPUT)/helpers/%.o,$(wildcard helpers/*.c))
+# What only the command lj-offsets has, and libdw with it.
+COMMAND := $(OUTPUT)/lj-offsets
+COMMAND_MAIN := $(OUTPUT)/helpers/lj_offsets.o
+COMMAND_OBJS := $(OUTPUT)/helpers/build.o $(OUTPUT)/helpers/dwarf.o \
+	$(OUTPUT)/helpers/fields.o
+COMMAND_SHARED := $(patsubst %,$(OUTPUT)/helpers/%.o,\
+	buf ehframe elf luajit offsets)
+COMMAND_LIBS := -ldw -lelf
+LIB_OBJS := $(filter-out $(COMMAND_MAIN) $(COMMAND_OBJS),\
+	$(patsubst helpers/%.c,$(OUTPUT)/helpers/%.o,$(wildcard helpers/*.c)))
 UNIT_TESTS := $(patsubst tests/unit/%.c,$(OUTPUT)/tests/unit/%,\
 	$(wildcard tests/unit/test_*.c))
 BENCHES := $(OUTPUT)/tests/bench/bench_unwind $(OUTPUT)/tests/bench/deep
 
 .DELETE_ON_ERROR:
 .PHONY: all unit-tests check check-bpf check-full bench bench-progs fuzz lint \
-	format docs install uninstall clean
+	format docs offsets install uninstall clean
 
-all: $(LIB)
+all: $(LIB) $(COMMAND)
 
 $(OUTPUT)/helpers/%.o: helpers/%.c
 	$(say) CC $<
@@ -59,11 +68,17 @@ $(LIB): $(LIB_OBJS) helpers/lb.map
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,--version-script=helpers/lb.map \
 		-o $@ $(LIB_OBJS) $(LB_LIBS)
 
+$(COMMAND): $(COMMAND_MAIN) $(COMMAND_OBJS) $(COMMAND_SHARED)
+	$(say) LD $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(COMMAND_LIBS) \
+		$(filter -fsanitize%,$(LB_LIBS))
+
 # Unit tests see internal functions: they link the objects, not the library.
-$(OUTPUT)/tests/unit/%: tests/unit/%.c $(LIB_OBJS)
+$(OUTPUT)/tests/unit/%: tests/unit/%.c $(LIB_OBJS) $(COMMAND_OBJS)
 	$(say) CC $<
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) $(LB_CFLAGS) -o $@ $< $(LIB_OBJS) $(LB_LIBS) -ldw -lelf
+	$(Q)$(CC) $(CFLAGS) $(LB_CFLAGS) -o $@ $< $(COMMAND_OBJS) $(LIB_OBJS) \
+		$(LB_LIBS) $(COMMAND_LIBS)
 
 unit-tests: $(UNIT_TESTS)
 
@@ -112,8 +127,12 @@ lint:
 format:
 	$(Q)scripts/format
 
-docs:
-	$(Q)scripts/refresh-usage
+docs: $(COMMAND)
+	$(Q)OUTPUT=$(OUTPUT) scripts/refresh-usage
+
+# FILES: LuaJIT files with debug info; without: entries from tests/data.
+offsets: $(COMMAND)
+	$(Q)OUTPUT=$(OUTPUT) $(PYTHON) scripts/update-offsets $(FILES)
 
 install: all
 	$(Q)PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) OUTPUT=$(OUTPUT) \
@@ -125,5 +144,6 @@ uninstall:
 clean:
 	$(Q)rm -rf $(OUTPUT)
 
--include $(LIB_OBJS:.o=.d) $(UNIT_TESTS:=.d) $(BENCHES:=.d) \
+-include $(LIB_OBJS:.o=.d) $(COMMAND_MAIN:.o=.d) $(COMMAND_OBJS:.o=.d) \
+	$(UNIT_TESTS:=.d) $(BENCHES:=.d) \
 	$(wildcard $(OUTPUT)/tests/progs/*.d)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #define LJ_OFFSETS_TABLE
+#include "fields.h"
 #include "offsets.h"
 #include "lb_test.h"
 
@@ -530,6 +531,33 @@ static void test_each_mark_counts(void)
 	}
 }
 
+/* lj-offsets has a list of its own. */
+static void test_names_of_fields(void)
+{
+	CHECK_INT(lb_n_fields, N_FIELDS);
+	for (size_t i = 0; i < N_FIELDS && i < lb_n_fields; i++) {
+		CHECK_STR(lb_fields[i].name, fields[i].name);
+		CHECK_INT(lb_fields[i].off, fields[i].off);
+	}
+}
+
+/* What is taken where a file has no code agrees with the code of all builds. */
+static void test_slots_by_rule(void)
+{
+	for (size_t i = 0; i < N_ENTRIES; i++) {
+		const struct lj_offsets *want = &lj_offsets_table[i].offsets;
+		struct lb_luajit luajit = { .cframe_size = want->cframe_size,
+					    .gc64 = want->gc64 };
+		struct lj_offsets got = *want;
+
+		got.cf_nres = got.cf_l = got.cf_pc = got.cf_prev = 0;
+		CHECK_INT(lb_fields_slots_by_rule(&luajit), 0);
+		lb_fields_set_code(&got, &luajit);
+		got.static_dispatch = want->static_dispatch;
+		CHECK(!memcmp(&got, want, sizeof(got)));
+	}
+}
+
 static void test_installed_files(void)
 {
 	static const char *const paths[] = {
@@ -571,6 +599,8 @@ int main(void)
 		LB_TEST(test_marks_tell_entries_apart),
 		LB_TEST(test_unknown_where_entries_disagree),
 		LB_TEST(test_each_mark_counts),
+		LB_TEST(test_names_of_fields),
+		LB_TEST(test_slots_by_rule),
 		LB_TEST(test_installed_files),
 	};
 

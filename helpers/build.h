@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct lj_offsets of one build of LuaJIT: from the debug info and the code of
+ * a file, or from a column of a table of offsets.
+ */
+#ifndef LB_BUILD_H
+#define LB_BUILD_H
+
+#include "../bpf_c/lj_offsets.h"
+
+/* Lines on where a build comes from. */
+enum {
+	LB_BUILD_FILE,
+	LB_BUILD_GIVEN, /* by the user */
+	LB_BUILD_ID,
+	LB_BUILD_CFRAME,
+	LB_BUILD_SOURCES
+};
+
+struct lb_build {
+	struct lj_offsets offsets;
+	char file[64];			    /* its name without folders */
+	char source[LB_BUILD_SOURCES][192]; /* may be empty */
+};
+
+/* Why there is none, and what to do about it. */
+struct lb_build_error {
+	char text[512];
+	char hint[256];
+};
+
+/**
+ * lb_build_read() - read the debug info and the code of a file
+ * @debug_path: its separate debug file, or NULL
+ * Return: 0, or -errno with *error filled.
+ */
+int lb_build_read(const char *path, const char *debug_path,
+		  struct lb_build *build_ret, struct lb_build_error *error);
+
+/**
+ * lb_build_read_table() - read one column of a table of offsets
+ * @path: lines of fields between tabs; the first line names the columns, the
+ * first field of the others a member (its cell is "offset:size"), "E." and an
+ * enumerator, or "D." and a property of the build
+ * Return: 0, or -errno with *error filled.
+ */
+int lb_build_read_table(const char *path, const char *column,
+			struct lb_build *build_ret,
+			struct lb_build_error *error);
+
+#endif
