@@ -7,7 +7,8 @@
 
 #include "subject.h"
 
-#define AREAS_MAX 256 /* machine code areas of one VM */
+/* Machine code areas of one VM; OpenResty's fork allows 40 MiB in 64 KiB. */
+#define AREAS_MAX 4096
 
 static int read_target(void *arg, uint64_t addr, void *buf, size_t size)
 {
@@ -219,26 +220,45 @@ const struct lb_subject_map *lb_subject_map_at(const struct lb_subject *subject,
 	return NULL;
 }
 
-static bool in_areas(const struct lb_subject *subject, uint64_t pc)
+/* Index of the first area that ends behind @pc. */
+static size_t area_index(const struct lb_subject *subject, uint64_t pc)
 {
-	for (size_t i = 0; i < subject->n_areas; i++)
-		if (pc >= subject->areas[i].start && pc < subject->areas[i].end)
-			return true;
-	return false;
+	size_t lo = 0, hi = subject->n_areas;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+
+		if (subject->areas[mid].end <= pc)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
 }
 
+static bool in_areas(const struct lb_subject *subject, uint64_t pc)
+{
+	size_t i = area_index(subject, pc);
+
+	return i < subject->n_areas && subject->areas[i].start <= pc;
+}
+
+/* Areas stay known after a flush has freed them: samples come later. */
 static int add_area(struct lb_subject *subject, uint64_t start, uint64_t size)
 {
 	if (in_areas(subject, start))
 		return 0;
+	size_t i = area_index(subject, start);
 	void *bigger = realloc(subject->areas, (subject->n_areas + 1) *
 						       sizeof(*subject->areas));
 
 	if (!bigger)
 		return -ENOMEM;
 	subject->areas = bigger;
-	subject->areas[subject->n_areas].start = start;
-	subject->areas[subject->n_areas].end = start + size;
+	memmove(subject->areas + i + 1, subject->areas + i,
+		(subject->n_areas - i) * sizeof(*subject->areas));
+	subject->areas[i].start = start;
+	subject->areas[i].end = start + size;
 	subject->n_areas++;
 	return 0;
 }
