@@ -121,6 +121,9 @@ class Program:
     ready: int = 1     # lines "ready": one a thread
     modes: Tuple[bool, ...] = (True, False)  # JIT on, off
     complete: bool = True  # must reach the root
+    # samples a second; less where one costs so much that it shifts shares: 200
+    # frames deep, or each stack a new one, some 30 us
+    rate: int = 1999
     beside: str = ""   # another program that must be sampled with it
 
     @property
@@ -500,8 +503,8 @@ run_deep > deep
 deep > deep bottom
 run_fib > fib
 fib > fib
-""", extra=two_hundred_deep, shares={"run_deep": "run_deep",
-                                     "run_fib": "run_fib"}),
+""", extra=two_hundred_deep, rate=999,
+            shares={"run_deep": "run_deep", "run_fib": "run_fib"}),
 
     Program("chunks", CLI, """
 main > semicolon newline escape invalid utf8 space source ~long stripped

@@ -30,7 +30,6 @@ import stackgraph
 from hosts import LIB_DIR, OUTPUT, ROOT, build_host, native_names
 
 TOOL = os.path.join(ROOT, "tools", "lua-stacks.py")
-RATE = 1999
 BUILDS = ("luajit2", "upstream")
 
 
@@ -181,15 +180,18 @@ class Run:
 
         Not while it is sampled: the time of the sampler's interrupt counts
         as the program's, more of it where stacks are deep, and no sample can
-        ever fall into it. That was 5 points with 200 frames.
+        ever fall into it. That was 5 points with 200 frames. Before and after
+        it are added up: on a busy machine shares drift by some points.
         """
+        os.kill(self.pid, signal.SIGCONT)
         begin = process_cpu(self.pid)
         # warm up: traces, and the size of the heap
         _wait_for(lambda: process_cpu(self.pid) - begin > 0.5, 30)
         before = parse_truth(self.text())
         _wait_for(lambda: process_cpu(self.pid) - begin > 0.5 + seconds, 30)
-        self.truth = {k: v - before.get(k, 0)
-                      for k, v in parse_truth(self.text()).items()}
+        for key, value in parse_truth(self.text()).items():
+            self.truth[key] = self.truth.get(key, 0) + \
+                value - before.get(key, 0)
 
     def pause(self) -> None:
         """Stop the program; counts CPU time since go_on()."""
@@ -285,7 +287,8 @@ class Run:
         lines = ["%s: %d samples, %.3f s CPU (x rate: %.1f %%), "
                  "%d incomplete, %d illegal" % (
                      self, self.samples, self.cpu_seconds,
-                     100 * self.samples / max(RATE * self.cpu_seconds, 1),
+                     100 * self.samples / max(self.program.rate *
+                                              self.cpu_seconds, 1),
                      sum(bad.values()), sum(n for n, _ in illegal.values()))]
         for label, (got, truth) in self.shares().items():
             lines.append("    %-16s %5.1f %% sampled, %5.1f %% true" % (
@@ -376,10 +379,12 @@ class Session:
     def run(self, jobs: List[Job], seconds: int) -> List[Run]:
         """Start programs, sample them together, stop them."""
         runs = [self.start(*job) for job in jobs]
-        for run in runs:
-            if run.program.shares:
-                run.learn_truth()
+        shared = [run for run in runs if run.program.shares]
+        for run in shared:
+            run.learn_truth()
         self.sample(runs, seconds)
+        for run in shared:
+            run.learn_truth()
         for run in runs:
             run.stop()
         return runs
@@ -392,8 +397,9 @@ class Session:
         their CPU time is known exactly for what the tool has seen of it,
         however busy the machine is.
         """
+        self.rate = min(run.program.rate for run in runs)
         command = [TOOL, "-p", ",".join(str(run.pid) for run in runs), "-f",
-                   "-a", "-F", str(RATE), "--per-pid", *options]
+                   "-a", "-F", str(self.rate), "--per-pid", *options]
         for run in runs:
             run.pause()
         stdout = self._run_tool(command, runs, seconds)

@@ -228,8 +228,8 @@ class NginxTest(unittest.TestCase):
                 sum(count for count, _ in run.illegal().values()), bad,
                 report)
         with self.subTest("account"):
-            want = harness.RATE * run.cpu_seconds
-            delta = ACCOUNT * want + harness.RATE * session.other_seconds
+            want = session.rate * run.cpu_seconds
+            delta = ACCOUNT * want + session.rate * session.other_seconds
             self.assertAlmostEqual(closing.samples + closing.lost, want,
                                    delta=delta, msg=report)
         for name in ("compute@", "main@%s/nginx_content" % graphs.LUA_DIR,

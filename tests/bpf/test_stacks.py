@@ -51,6 +51,7 @@ class Sampled:
                         self.closings[run.jit] = session.closing
                         self.closings[run.jit].runs = session.runs
                         self.closings[run.jit].others = session.other_seconds
+                        self.closings[run.jit].rate = session.rate
 
     def accounts(self):
         """(mode, samples and lost, samples by CPU time, tolerance)
@@ -60,8 +61,8 @@ class Sampled:
         is uncertain; what the tool itself uses is not forgiven.
         """
         for jit, closing in self.closings.items():
-            want = harness.RATE * sum(run.cpu_seconds for run in closing.runs)
-            delta = ACCOUNT * want + harness.RATE * closing.others
+            want = closing.rate * sum(run.cpu_seconds for run in closing.runs)
+            delta = ACCOUNT * want + closing.rate * closing.others
             yield jit, closing.samples + closing.lost, want, delta
 
     def steady(self):
