@@ -193,10 +193,10 @@ class FetchDebsTest(ScriptTest):
             done = self.run_script("fetch-debs")
             self.assertEqual(done.returncode, 0, done.stderr)
         self.assertTrue(os.path.exists(self.upstream + "/usr/bin/luajit"))
-        # Once for each of two folders: apt-get and dpkg.
-        self.assertEqual(len(self.called), 4)
+        # Once for each of three folders: apt-get and dpkg.
+        self.assertEqual(len(self.called), 6)
         self.assertEqual(sorted(os.listdir(os.path.dirname(self.upstream))),
-                         ["tarantool", "upstream"])
+                         ["tarantool", "texlua", "upstream"])
 
     def test_only_what_is_missing_is_fetched(self):
         self.command("apt-get", "touch luajit.deb")
@@ -205,7 +205,8 @@ class FetchDebsTest(ScriptTest):
             pass
         done = self.run_script("fetch-debs")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(done.stderr, "fetch-debs: downloading tarantool\n")
+        self.assertEqual(done.stderr, "fetch-debs: downloading tarantool\n"
+                                      "fetch-debs: downloading libtexluajit2\n")
         self.assertEqual(os.listdir(self.upstream), [".complete"])
 
     def test_failure_leaves_nothing(self):
