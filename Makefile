@@ -38,14 +38,14 @@ say = @printf '  %-8s %s\n'
 endif
 
 LIB := $(OUTPUT)/libluabpf.so
-# What only the command lj-offsets has, and libdw with it.
+# What only the command lj-offsets has, and libdw and libcapstone with it.
 COMMAND := $(OUTPUT)/lj-offsets
 COMMAND_MAIN := $(OUTPUT)/helpers/lj_offsets.o
-COMMAND_OBJS := $(OUTPUT)/helpers/build.o $(OUTPUT)/helpers/dwarf.o \
-	$(OUTPUT)/helpers/fields.o
+COMMAND_OBJS := $(patsubst %,$(OUTPUT)/helpers/%.o,\
+	build code dwarf fields opcodes scan scanfunc)
 COMMAND_SHARED := $(patsubst %,$(OUTPUT)/helpers/%.o,\
 	buf ehframe elf luajit offsets)
-COMMAND_LIBS := -ldw -lelf
+COMMAND_LIBS := -ldw -lelf $(shell $(PKG_CONFIG) --libs capstone)
 LIB_OBJS := $(filter-out $(COMMAND_MAIN) $(COMMAND_OBJS),\
 	$(patsubst helpers/%.c,$(OUTPUT)/helpers/%.o,$(wildcard helpers/*.c)))
 UNIT_TESTS := $(patsubst tests/unit/%.c,$(OUTPUT)/tests/unit/%,\
