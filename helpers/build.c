@@ -35,6 +35,7 @@ fail(struct lb_build_error *error, int err, const char *hint,
 	vsnprintf(error->text, sizeof(error->text), format, args);
 	va_end(args);
 	snprintf(error->hint, sizeof(error->hint), "%s", hint);
+	error->no_debug_info = false;
 	return err;
 }
 
@@ -281,8 +282,11 @@ int lb_build_read(const char *path, const char *debug_path,
 	if (err)
 		return err;
 	err = lb_dwarf_open(path, debug_path, MARKER, &dwarf);
-	if (err)
-		return fail_dwarf(error, err, path);
+	if (err) {
+		fail_dwarf(error, err, path);
+		error->no_debug_info = err == -ENODATA || err == -ENOENT;
+		return err;
+	}
 	elf = open_elf(path);
 	err = debug_path ? check_debug_file(elf, path, debug_path, error) : 0;
 	if (!err)
@@ -290,6 +294,129 @@ int lb_build_read(const char *path, const char *debug_path,
 	lb_elf_free(elf);
 	lb_dwarf_free(dwarf);
 	if (!err)
+		*build_ret = build;
+	return err;
+}
+
+/* ---- code alone ---- */
+
+/* Fields of the entries with these marks, and whether all of them agree. */
+static void read_entries(const struct lb_luajit *luajit,
+			 struct lj_offsets *offsets, bool *agree,
+			 const char **name_ret)
+{
+	const struct lj_offsets *entry;
+	const char *name;
+	size_t n = 0;
+
+	for (size_t i = 0; !lb_offsets_entry(i, &entry, &name); i++) {
+		if (!lb_offsets_marks_equal(luajit, entry))
+			continue;
+		if (!n++) {
+			*offsets = *entry;
+			*name_ret = name;
+		}
+		for (size_t j = 0; j < lb_n_fields; j++)
+			agree[j] = (n == 1 || agree[j]) &&
+				   lb_field_get(entry, &lb_fields[j]) ==
+					   lb_field_get(offsets, &lb_fields[j]);
+	}
+}
+
+/* Of both; the code counts where it shows a field. Return: how many differ. */
+static size_t merge(const struct lb_scan *scan, const struct lj_offsets *entry,
+		    const bool *agree, struct lb_build *build)
+{
+	size_t n_differ = 0;
+
+	build->offsets = scan->offsets;
+	for (size_t i = 0; i < lb_n_fields; i++) {
+		uint32_t value = lb_field_get(entry, &lb_fields[i]);
+
+		if (scan->known[i]) {
+			n_differ += agree[i] &&
+				    lb_field_get(&build->offsets,
+						 &lb_fields[i]) != value;
+		} else if (agree[i]) {
+			lb_field_set(&build->offsets, &lb_fields[i], value);
+		} else {
+			build->unknown[i] = true;
+			build->n_unknown++;
+		}
+	}
+	return n_differ;
+}
+
+static void tell_scan(const char *path, const struct lb_elf *elf,
+		      const struct lb_scan *scan, bool has_entry,
+		      struct lb_build *build)
+{
+	const size_t size = sizeof(build->source[0]);
+	const size_t n_entry = lb_n_fields - scan->n_known - build->n_unknown;
+
+	snprintf(build->file, sizeof(build->file), "%s", base_name(path));
+	snprintf(build->source[LB_BUILD_FILE], size,
+		 "code of %s, no debug info", build->file);
+	tell_build_id(elf, build->source[LB_BUILD_ID], size);
+	snprintf(build->source[LB_BUILD_CFRAME], size,
+		 has_entry ? "%u fields from its machine code, %zu from the "
+			     "entry with its marks"
+			   : "%u fields from its machine code; no entry has "
+			     "its marks",
+		 scan->n_known, n_entry);
+	if (build->n_unknown)
+		snprintf(build->source[LB_BUILD_UNKNOWN], size,
+			 "%zu fields are not known and left out",
+			 build->n_unknown);
+}
+
+static int scan_elf(const char *path, const struct lb_elf *elf,
+		    struct lb_build *build, struct lb_scan *scan,
+		    struct lb_build_error *error)
+{
+	struct lb_luajit luajit;
+	struct lj_offsets entry = { 0 };
+	bool agree[LB_SCAN_N_FIELDS] = { false };
+	const char *name = NULL;
+	int err = lb_luajit_find(elf, &luajit);
+
+	if (!err)
+		err = lb_scan_offsets(elf, &luajit, scan);
+	if (err == -EOPNOTSUPP)
+		return fail(error, err, "it cannot be traced either",
+			    "%s: no debug info in it, and the VM's code at "
+			    "0x%llx is "
+			    "not understood",
+			    path, (unsigned long long)luajit.vm_vaddr);
+	if (err)
+		return fail(
+			error, err,
+			"name a file that holds LuaJIT, not one that "
+			"loads it",
+			"%s: no debug info in it, and no LuaJIT in its code",
+			path);
+	read_entries(&luajit, &entry, agree, &name);
+	if (merge(scan, &entry, agree, build))
+		err = fail(error, -EINVAL, "compare: lj-offsets --check FILE",
+			   "%s: code and entry \"%s\" with its marks differ",
+			   path, name);
+	tell_scan(path, elf, scan, name != NULL, build);
+	return err;
+}
+
+int lb_build_scan(const char *path, struct lb_build *build_ret,
+		  struct lb_scan *scan_ret, struct lb_build_error *error)
+{
+	struct lb_build build = { 0 };
+	struct lb_elf *elf = open_elf(path);
+	int err;
+
+	if (!elf)
+		return fail(error, -ENOEXEC, "64-bit x86 files only",
+			    "%s: not an ELF file, or damaged", path);
+	err = scan_elf(path, elf, &build, scan_ret, error);
+	lb_elf_free(elf);
+	if (!err || err == -EINVAL)
 		*build_ret = build;
 	return err;
 }

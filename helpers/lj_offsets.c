@@ -2,6 +2,7 @@
 /*
  * The command lj-offsets: debug info of a build of LuaJIT -> its entry of
  * bpf_c/lj_offsets.h; and comparing builds with that table and each other.
+ * Without debug info: what the machine code shows.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -26,7 +27,9 @@ static const char usage_text[] =
 	"bpf_c/lj_offsets.h.\n"
 	"\n"
 	"FILE is a binary, a library, a static archive or a separate debug "
-	"file.\n"
+	"file. Without\n"
+	"debug info, fields are read from its machine code as far as it shows "
+	"them.\n"
 	"\n"
 	"options:\n"
 	"  -h, --help            show this text and exit\n"
@@ -49,9 +52,13 @@ static const char usage_text[] =
 	"                                     # from a separate debug file\n"
 	"  lj-offsets -d luajit.debug luajit  # that file's debug info is "
 	"there\n"
-	"  lj-offsets -c /usr/bin/tarantool   # does the table know it?\n"
+	"  lj-offsets -c /usr/bin/luajit      # does the table know it?\n"
 	"  lj-offsets --diff old.so new.so    # what moved between two builds\n"
 	"  lj-offsets -j libluajit.a          # for other programs\n";
+
+static const char no_debug_info_hint[] =
+	"install the package with its debug symbols, or name the debug file "
+	"with --debug-file";
 
 enum mode { PRINT, CHECK, DIFF, TABLE };
 
@@ -154,6 +161,8 @@ static void print_c(const struct lb_build *build, const char *name)
 	for (size_t i = 0; i < lb_n_fields; i++) {
 		uint32_t value = lb_field_get(&build->offsets, &lb_fields[i]);
 
+		if (build->unknown[i])
+			continue;
 		if (value == LJ_OFFSETS_NONE)
 			printf("\t\t  .%s = LJ_OFFSETS_NONE,\n",
 			       lb_fields[i].name);
@@ -181,7 +190,7 @@ static void print_json_text(const char *text)
 
 static void print_json(const struct lb_build *build, const char *name)
 {
-	const char *comma = "";
+	const char *comma = "", *field_comma = "";
 
 	printf("{\n  \"name\": \"%s\",\n  \"source\": [", name);
 	for (int i = 0; i < LB_BUILD_SOURCES; i++) {
@@ -195,7 +204,10 @@ static void print_json(const struct lb_build *build, const char *name)
 	for (size_t i = 0; i < lb_n_fields; i++) {
 		uint32_t value = lb_field_get(&build->offsets, &lb_fields[i]);
 
-		printf("%s\n    \"%s\": ", i ? "," : "", lb_fields[i].name);
+		if (build->unknown[i])
+			continue;
+		printf("%s\n    \"%s\": ", field_comma, lb_fields[i].name);
+		field_comma = ",";
 		if (value == LJ_OFFSETS_NONE)
 			printf("null");
 		else
@@ -237,24 +249,31 @@ static size_t print_diff(const struct lj_offsets *a, const struct lj_offsets *b,
 	return n;
 }
 
+static int say_no_entry(const struct lj_offsets *marks, const char *path,
+			bool has_debug_info)
+{
+	fprintf(stderr,
+		"lj-offsets: %s: no entry has its marks: %s, G2DISP %u, cur_L "
+		"%d, vmstate %u, C frame %u, static dispatch %u\n"
+		"hint: %s%s\n",
+		path, marks->gc64 ? "GC64" : "32-bit references", marks->g2disp,
+		(int)marks->g_cur_l, marks->g_vmstate, marks->cframe_size,
+		marks->static_dispatch,
+		has_debug_info ? "add it to the header: make offsets FILES="
+			       : no_debug_info_hint,
+		has_debug_info ? path : "");
+	return 1;
+}
+
 static int check(const struct lb_build *build, const char *path)
 {
-	const struct lj_offsets *marks = &build->offsets, *entry;
+	const struct lj_offsets *entry;
 	const char *name;
 	size_t n_wrong;
 
 	entry = nearest_entry(&build->offsets, &name, &n_wrong);
-	if (!entry) {
-		fprintf(stderr,
-			"lj-offsets: %s: no entry has its marks: %s, G2DISP "
-			"%u, cur_L %d, vmstate %u, C frame %u, static dispatch "
-			"%u\n"
-			"hint: add it to the header: make offsets FILES=%s\n",
-			path, marks->gc64 ? "GC64" : "32-bit references",
-			marks->g2disp, (int)marks->g_cur_l, marks->g_vmstate,
-			marks->cframe_size, marks->static_dispatch, path);
-		return 1;
-	}
+	if (!entry)
+		return say_no_entry(&build->offsets, path, true);
 	if (!n_wrong) {
 		printf("%s: entry \"%s\" is right in all %zu fields\n", path,
 		       name, lb_n_fields);
@@ -266,6 +285,54 @@ static int check(const struct lb_build *build, const char *path)
 		"hint: renew it: make offsets FILES=%s\n",
 		path, name, n_wrong, lb_n_fields, path);
 	return 1;
+}
+
+/* ---- files without debug info ---- */
+
+/* Where the code shows a field and the entry has another value. */
+static size_t print_scan_diff(const struct lb_scan *scan,
+			      const struct lj_offsets *entry)
+{
+	struct lj_offsets seen = *entry;
+
+	for (size_t i = 0; i < lb_n_fields; i++)
+		if (scan->known[i])
+			lb_field_set(
+				&seen, &lb_fields[i],
+				lb_field_get(&scan->offsets, &lb_fields[i]));
+	return print_diff(entry, &seen, "ENTRY", "CODE");
+}
+
+/* All entries with its marks: the code may not tell them apart. */
+static int check_scan(const struct lb_scan *scan, const char *path)
+{
+	const struct lb_luajit marks = lb_offsets_marks(&scan->offsets);
+	const struct lj_offsets *entry;
+	const char *name;
+	size_t n_wrong, n_right = 0, n = 0;
+
+	for (size_t i = 0; !lb_offsets_entry(i, &entry, &name); i++) {
+		if (!lb_offsets_marks_equal(&marks, entry))
+			continue;
+		n++;
+		n_wrong = print_scan_diff(scan, entry);
+		if (n_wrong) {
+			fprintf(stderr,
+				"lj-offsets: %s: no debug info; entry \"%s\" "
+				"differs from its code in %zu of %u fields\n"
+				"hint: %s\n",
+				path, name, n_wrong, scan->n_known,
+				no_debug_info_hint);
+			continue;
+		}
+		n_right++;
+		printf("%s: no debug info; entry \"%s\" agrees with its code "
+		       "in all %u fields that it shows, of %zu\n",
+		       path, name, scan->n_known, lb_n_fields);
+	}
+	if (!n)
+		return say_no_entry(&scan->offsets, path, false);
+	return n_right == n ? 0 : 1;
 }
 
 #define HEADING_MAX 20
@@ -299,11 +366,55 @@ static int diff(char *const *paths)
 	return 0;
 }
 
+static void print_build(const struct options *options, struct lb_build *build)
+{
+	char name[NAME_MAX_LEN];
+
+	if (options->source)
+		snprintf(build->source[LB_BUILD_GIVEN],
+			 sizeof(build->source[0]), "%s", options->source);
+	name_build(build, options->name, name);
+	if (options->json)
+		print_json(build, name);
+	else
+		print_c(build, name);
+}
+
+/* @error: why its debug info could not be read */
+static int run_scan(const struct options *options, const char *path,
+		    const struct lb_build_error *error)
+{
+	struct lb_build_error scan_error;
+	struct lb_build build;
+	struct lb_scan scan;
+	const char *entry;
+	size_t n_wrong;
+	int err = lb_build_scan(path, &build, &scan, &scan_error);
+
+	if (err && err != -EINVAL) /* no LuaJIT: what was asked for first */
+		return say_error(err == -EOPNOTSUPP ? &scan_error : error);
+	if (options->mode == CHECK)
+		return check_scan(&scan, path);
+	if (err)
+		return say_error(&scan_error);
+	print_build(options, &build);
+	if (!build.n_unknown)
+		return 0;
+	fprintf(stderr,
+		"lj-offsets: %s: no debug info, and %zu of %zu fields are not "
+		"known: %s\nhint: %s\n",
+		path, build.n_unknown, lb_n_fields,
+		nearest_entry(&scan.offsets, &entry, &n_wrong)
+			? "entries with its marks differ"
+			: "no entry has its marks",
+		no_debug_info_hint);
+	return 1;
+}
+
 static int run(const struct options *options, char *const *operands)
 {
 	struct lb_build_error error;
 	struct lb_build build;
-	char name[NAME_MAX_LEN];
 	int err;
 
 	if (options->mode == DIFF)
@@ -313,18 +424,13 @@ static int run(const struct options *options, char *const *operands)
 					    &error)
 		      : lb_build_read(operands[0], options->debug_path, &build,
 				      &error);
+	if (err && error.no_debug_info && !options->debug_path)
+		return run_scan(options, operands[0], &error);
 	if (err)
 		return say_error(&error);
 	if (options->mode == CHECK)
 		return check(&build, operands[0]);
-	if (options->source)
-		snprintf(build.source[LB_BUILD_GIVEN], sizeof(build.source[0]),
-			 "%s", options->source);
-	name_build(&build, options->name, name);
-	if (options->json)
-		print_json(&build, name);
-	else
-		print_c(&build, name);
+	print_build(options, &build);
 	return 0;
 }
 

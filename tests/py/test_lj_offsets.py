@@ -18,6 +18,9 @@ HEADER = os.path.join(luabpf.ROOT, "bpf_c", "lj_offsets.h")
 TABLE = os.path.join(luabpf.ROOT, "tests", "data", "luajit-offsets.tsv")
 TARANTOOL = os.path.join(OUTPUT, "deb", "tarantool", "usr", "bin",
                          "tarantool")
+STRIPPED = ("/usr/bin/luajit",
+            "/usr/lib/x86_64-linux-gnu/libluajit-5.1.so.2",
+            os.path.join(OUTPUT, "deb", "upstream", "usr", "bin", "luajit"))
 FIELD = re.compile(r"\{ MEMBER\((\w+)\),\s*([A-Z0-9_]+)(?:\(([^)]*)\))? \}")
 
 
@@ -606,6 +609,94 @@ class TarantoolTest(MadeTest):
         with open(path, "wb") as file:
             file.write(data)
         self.check_fails("GCproto.chunkname is missing", "--check", path)
+
+
+class StrippedTest(MadeTest):
+    """A LuaJIT without debug info: what its code shows."""
+
+    def setUp(self):
+        super().setUp()
+        for path in STRIPPED:
+            done = run("--check", path) if os.path.exists(path) else None
+            if done and "no debug info; entry" in done.stdout:
+                self.original = path
+                break
+        else:
+            self.skipTest("luajit: none without debug info is here")
+        with open(self.original, "rb") as file:
+            self.data = file.read()
+
+    def changed(self, old, new):
+        """The path of a copy with other code, and how often it was found."""
+        n = self.data.count(old)
+        path = self.path("changed")
+        with open(path, "wb") as file:
+            file.write(self.data.replace(old, new))
+        return path, n
+
+    def test_check(self):
+        done = run("--check", self.original)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertRegex(done.stdout, (
+            r'\A.*: no debug info; entry "[^"]+, GC64" agrees with its code '
+            rf'in all \d\d\d fields that it shows, of {len(fields())}\n\Z'))
+
+    def test_print(self):
+        data = self.offsets_of(self.original)
+        self.assertEqual(len(data["offsets"]), len(fields()))
+        self.assertRegex(data["source"][0], r"\Acode of .*, no debug info\Z")
+        self.assertRegex(data["source"][2], (
+            r"\A\d+ fields from its machine code, \d+ from the entry with its "
+            r"marks\Z"))
+        text = run(self.original).stdout
+        with open(HEADER) as file:
+            entry = text.partition("\t */\n")[2]
+            self.assertTrue(entry)
+            self.assertIn(entry, file.read())
+
+    def test_entry_that_is_wrong(self):
+        # BC_FUNCC: mov r15, [rbp + 40]; mov rbp, [rsp + 16]
+        path, n = self.changed(b"\x4c\x8b\x7d\x28\x48\x8b\x6c\x24\x10",
+                               b"\x4c\x8b\x7d\x30\x48\x8b\x6c\x24\x10")
+        self.assertGreater(n, 0)
+        done = run("--check", path)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual([line.split() for line in done.stdout.splitlines()],
+                         [["FIELD", "ENTRY", "CODE"], ["fn_f", "40", "48"]])
+        self.assertRegex(done.stderr, (
+            r"\Alj-offsets: .*: no debug info; entry .* differs from its code "
+            r"in 1 of \d+ fields\nhint: .*\n\Z"))
+        self.check_fails("differ", path)
+
+    def test_no_entry(self):
+        # add r14, G2DISP: all that is below the dispatch table moves
+        g2disp = self.offsets_of(self.original)["offsets"]["g2disp"]
+        old = b"\x49\x81\xc6" + g2disp.to_bytes(4, "little")
+        path, n = self.changed(old, b"\x49\x81\xc6" +
+                               (g2disp + 8).to_bytes(4, "little"))
+        self.assertGreater(n, 3)
+        done = run("-j", path)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, (
+            r"\Alj-offsets: .*: no debug info, and \d+ of \d+ fields are not "
+            r"known: no entry has its marks\nhint: .*\n\Z"))
+        data = json.loads(done.stdout)
+        self.assertEqual(data["offsets"]["g2disp"], g2disp + 8)
+        self.assertNotIn("pt_lineinfo", data["offsets"])
+        self.assertGreater(len(data["offsets"]), 95)
+        self.assertIn("no entry has its marks", data["source"][2])
+        self.assertIn("left out", data["source"][3])
+        done = run("--check", path)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("no entry has its marks: GC64, G2DISP", done.stderr)
+
+    def test_header_takes_none_of_it(self):
+        done = subprocess.run(
+            [os.path.join(luabpf.ROOT, "scripts", "update-offsets"),
+             self.original], text=True, env=dict(os.environ, OUTPUT=OUTPUT),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("no debug info in it", done.stderr)
 
 
 class DocsTest(unittest.TestCase):
