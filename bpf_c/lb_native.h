@@ -184,12 +184,56 @@ static __always_inline int lb_vm_skip(struct lb_state *s, struct lj_offsets *lj,
 	return 0;
 }
 
+/*
+ * The stub that an FFI callback begins with (callback_mcode_init() in LuaJIT's
+ * lj_ccallback.c): mov al, slot; jmp to the end of its group of 32; there push
+ * rbp; mov ah, slot >> 8; mov rbp, G; jmp vm_ffi_callback. Its native step.
+ */
+static __always_inline bool lb_callback_step(struct lb_state *s)
+{
+	__u8 at[16] = {}, end[16] = {};
+	__u64 pc = s->pc, tail;
+
+	if (bpf_probe_read_user(at, sizeof(at), (void *)pc))
+		return false;
+	tail = pc;
+	if (at[0] == 0xb0)
+		tail = at[2] == 0xeb ? pc + 4 + at[3] : pc + 2;
+	else if (at[0] == 0xeb)
+		tail = pc + 2 + at[1];
+	if (bpf_probe_read_user(end, sizeof(end), (void *)tail))
+		return false;
+	bool whole = end[0] == 0x55 && end[1] == 0xb4 && end[3] == 0x48 &&
+		     end[4] == 0xbd;
+	bool pushed = (at[0] == 0xb4 && at[2] == 0x48 && at[3] == 0xbd) ||
+		      (at[0] == 0x48 && at[1] == 0xbd && at[10] == 0xe9) ||
+		      (at[0] == 0xe9 && s->bp == lb_tid_g_get(s->tid));
+
+	if (!whole && !pushed)
+		return false;
+	if (lb_stack_window(s, s->sp, 16))
+		return false;
+	if (whole) {
+		s->pc = LB_STACK_WORD(s, s->sp);
+		s->sp += 8;
+	} else {
+		s->bp = LB_STACK_WORD(s, s->sp);
+		s->pc = LB_STACK_WORD(s, s->sp + 8);
+		s->sp += 16;
+	}
+	s->leaf = 0;
+	return true;
+}
+
 /* Code without a table: a trace, or another JIT's code. */
 static __always_inline int lb_unknown_step(struct lb_state *s,
 					   struct lb_proc_entry *p, __u8 stop)
 {
 	__u64 pc = s->pc;
 
+	if (s->leaf && s->rec.head.n_frames == s->rec.head.n_kernel &&
+	    !(pc >= s->area_lo && pc < s->area_hi) && lb_callback_step(s))
+		return 0;
 	if (s->tmp != pc) { /* not when trying the next LuaJIT build */
 		lb_push(s, LB_FRAME_MCODE, s->leaf ? LB_FF_EXACT_PC : 0, pc, 0,
 			0);

@@ -18,8 +18,10 @@ ACCOUNT = 0.02
 
 
 def allowed_bad(samples):
-    """A handful of samples cannot show a rate of one in a thousand."""
-    return max(0 if FULL else 2, int(samples * BAD_RATE))
+    """One in a thousand; in a short run two standard deviations of that
+    number on top, since so few samples are not surer than that."""
+    mean = samples * BAD_RATE
+    return int(mean if FULL else mean + 2 * mean ** 0.5)
 
 
 def share_tolerance(share, samples):
