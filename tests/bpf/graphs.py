@@ -503,7 +503,7 @@ run_deep > deep
 deep > deep bottom
 run_fib > fib
 fib > fib
-""", extra=two_hundred_deep, rate=999,
+""", extra=two_hundred_deep, rate=499,
             shares={"run_deep": "run_deep", "run_fib": "run_fib"}),
 
     Program("chunks", CLI, """

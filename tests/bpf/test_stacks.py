@@ -46,8 +46,10 @@ class Sampled:
 
     def sample(self):
         for group in harness.groups(self.jobs):
+            rate = min(program.rate for program, _, _ in group)
+            seconds = SECONDS * 1999 / rate  # as many samples of each
             with harness.Session() as session:
-                for job, run in zip(group, session.run(group, SECONDS)):
+                for job, run in zip(group, session.run(group, seconds)):
                     if job in self.jobs:
                         self.runs[run.jit] = run
                         self.closings[run.jit] = session.closing
