@@ -240,11 +240,16 @@ static __always_inline int lb_unknown_step(struct lb_state *s,
 		if (s->mode == LB_MODE_DONE)
 			return 0;
 	}
+	/* each build by r14 first; what the thread did last only then */
+	s->last_try = s->n_tries + 1 >= p->n_vms;
 	if (p->n_vms &&
-	    !lb_vm_enter(s, &p->lj[s->vm & (LB_VMS_MAX - 1)], LB_RULE_NONE))
+	    !lb_vm_enter(s, &p->lj[s->vm & (LB_VMS_MAX - 1)], LB_RULE_NONE)) {
+		s->n_tries = 0;
 		return 0;
-	if (!s->n_segments && s->vm + 1 < p->n_vms) {
-		s->vm++;
+	}
+	if (!s->last_try) {
+		s->n_tries++;
+		s->vm = s->vm + 1 < p->n_vms ? s->vm + 1 : 0;
 		s->tmp = pc;
 		return 0;
 	}

@@ -96,6 +96,7 @@ struct lb_state {
 	__u32 jit;	/* next Lua frame runs as machine code */
 	__u32 vm;	/* index in lb_proc_entry.lj */
 	__u32 n_lua;
+	__u32 n_tries, last_try; /* builds tried for code without a table */
 	struct lb_l_context contexts[LB_L_CONTEXTS];
 	__u32 context_at; /* the one to give up next */
 	__u32 context_hit;

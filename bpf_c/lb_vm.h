@@ -403,7 +403,8 @@ static __always_inline int lb_vm_enter(struct lb_state *s,
 		if (kind == LB_RULE_VM_CALLBACK)
 			return LB_VM_NO_CFRAME; /* not one of L's yet */
 		g_addr = s->r14 - lj->g2disp;
-		if (!lb_vm_find_l(s, lj, &g_addr, kind == LB_RULE_NONE))
+		if (!lb_vm_find_l(s, lj, &g_addr,
+				  kind == LB_RULE_NONE && s->last_try))
 			return LB_VM_NO_G;
 	} else if (!s->n_segments || s->tmp != s->l) {
 		lb_g_read(s, lj, g_addr);

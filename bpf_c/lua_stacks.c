@@ -217,6 +217,7 @@ static __always_inline void lb_state_reset(struct lb_state *s)
 	s->jit = 0;
 	s->vm = 0;
 	s->n_lua = 0;
+	s->n_tries = 0;
 	s->tmp = 0;
 	s->stack_lo = s->stack_hi = 0;
 	s->code_lo = s->code_hi = 0;

@@ -50,7 +50,16 @@ static bool is_plain(const uint8_t *text, size_t size)
 	if (size == 1)
 		return text[0] >= 0x20 && text[0] != 0x7f && text[0] != ';';
 	/* U+0080 ... U+009F: a terminal may act on them */
-	return size != 2 || text[0] != 0xc2 || text[1] >= 0xa0;
+	if (size == 2)
+		return text[0] != 0xc2 || text[1] >= 0xa0;
+	/* U+2028, U+2029 end a line; the others turn its direction around:
+	 * U+200E, U+200F, U+202A ... U+202E, U+2066 ... U+2069 */
+	if (size == 3 && text[0] == 0xe2 && text[1] == 0x80)
+		return text[2] != 0x8e && text[2] != 0x8f &&
+		       (text[2] < 0xa8 || text[2] > 0xae);
+	if (size == 3 && text[0] == 0xe2 && text[1] == 0x81)
+		return text[2] < 0xa6 || text[2] > 0xa9;
+	return true;
 }
 
 size_t lb_escape(const char *text, size_t size, char *out, size_t out_size)

@@ -210,7 +210,10 @@ static void fold_stack(struct context *c, const struct lb_stack *stack)
 
 	c->text.len = 0;
 	snprintf(word, sizeof(word), "%.*s", LB_COMM_LEN - 1, rec->comm);
-	text_escaped(&c->text, word);
+	/* blanks at the end would be taken for the one before the count */
+	for (size_t n = strlen(word); n && word[n - 1] == ' '; n--)
+		word[n - 1] = '_';
+	text_escaped(&c->text, *word ? word : "?");
 	if (c->flags & LB_FOLD_PER_PID) {
 		snprintf(word, sizeof(word), "-%d", (int)rec->tgid);
 		text_str(&c->text, word);

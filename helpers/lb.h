@@ -138,6 +138,8 @@ LB_API int lb_session_set_prog(int progs_fd, unsigned int slot, int prog_fd);
  * Returns after @timeout_ms at the latest, earlier when there was something.
  */
 LB_API int lb_session_poll(struct lb_session *session, int timeout_ms);
+/** Of the processes that are still there, those with a LuaJIT VM. */
+LB_API size_t lb_session_with_vm(const struct lb_session *session);
 /** Processes that are still there. */
 LB_API size_t lb_session_alive(const struct lb_session *session);
 /** End sampling and read all counts. */

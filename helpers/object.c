@@ -96,7 +96,7 @@ static int grow(void *array_addr, uint32_t n, uint32_t more, size_t size)
 static int place(struct lb_tables *all, struct lb_object *object)
 {
 	const struct lb_unwind *u = object->unwind;
-	uint32_t n_blocks = u->n_blocks + 1; /* with the extra entry */
+	uint32_t n_blocks = u->n_blocks;
 
 	if ((all->max_rows && all->n_rows + u->n_rows > all->max_rows) ||
 	    (all->max_rules && all->n_rules + u->n_rules > all->max_rules) ||

@@ -305,6 +305,12 @@ int lb_proc_open(pid_t pid, struct lb_proc **proc_ret)
 	return 0;
 }
 
+void lb_proc_gone(struct lb_proc *proc)
+{
+	lb_close_fd(&proc->dir_fd);
+	proc->dir_fd = -1;
+}
+
 void lb_proc_free(struct lb_proc *proc)
 {
 	if (!proc)

@@ -59,6 +59,8 @@ int lb_proc_parse_stat(const char *text, uint64_t *start_ticks_ret);
  */
 int lb_proc_open(pid_t pid, struct lb_proc **proc_ret);
 void lb_proc_free(struct lb_proc *proc);
+/** The process is gone: give its descriptor back. Mappings stay known. */
+void lb_proc_gone(struct lb_proc *proc);
 pid_t lb_proc_pid(const struct lb_proc *proc);
 /** Start time in clock ticks since boot: with the PID it names a process. */
 uint64_t lb_proc_start_ticks(const struct lb_proc *proc);

@@ -26,11 +26,13 @@
 
 #define REFRESH_NS    1000000000ULL /* mappings are read again this often */
 #define STALE_NS      100000000ULL  /* and at most this often on demand */
+#define YOUNG_NS      1000000000ULL /* ld.so maps libraries after an exec */
 #define REJECTED_NS   5000000000ULL /* a process is looked at again */
 #define REJECTED_MAX  256
 #define ANCESTORS_MAX 64
 #define SCAN_NS	      1000000000ULL /* globals are walked this often */
 #define SCAN_OTHER_NS 50000000ULL   /* another VM of the process */
+#define PENDING_ONCE  8		    /* VMs walked at once */
 #define SCANS_MAX     200	    /* for one process */
 
 struct lb_session {
@@ -38,6 +40,7 @@ struct lb_session {
 	void *log_arg;
 	struct lb_objects *objects;
 	struct lb_subject *subjects; /* newest first; exited ones stay */
+	struct lb_subject idle;	     /* PID 0: no process behind it */
 	struct lb_stacks *stacks;
 	struct lb_drain *drain;
 	struct lb_ksym *ksym;
@@ -230,6 +233,11 @@ static int refuse(struct lb_session *session, const struct lb_subject *subject)
 {
 	const struct lb_object *vm = subject->vm_unknown;
 
+	if (!vm && subject->n_dropped)
+		return fail(session, -EOPNOTSUPP,
+			    "PID %d: %zu executable mappings; the first %d of "
+			    "them hold no LuaJIT",
+			    subject->pid, subject->n_maps, LB_MAPPINGS_MAX);
 	if (!vm)
 		return fail(session, -ENOENT,
 			    "PID %d: no LuaJIT in it: none of its %zu "
@@ -284,6 +292,11 @@ static int add_subject(struct lb_session *session, int pid, bool need_vm,
 		lb_subject_free(subject);
 		return err;
 	}
+	if (subject->n_dropped)
+		say(session, LB_LOG_WARN,
+		    "PID %d: %u of its %zu executable mappings are not looked "
+		    "at: code there fails with no-map",
+		    pid, subject->n_dropped, subject->n_maps);
 	subject->refreshed_ns = now_ns();
 	subject->next = session->subjects;
 	session->subjects = subject;
@@ -334,9 +347,13 @@ int lb_session_add_pid(struct lb_session *session, int pid, bool need_vm)
 		return fail(session, -EINVAL,
 			    "PID %d: a thread of process %d, not a process",
 			    pid, tgid);
-	if (subject_of(session, pid))
-		return 0;
-	int err = add_subject(session, pid, need_vm, &subject);
+	int err;
+	bool changed;
+
+	subject = subject_of(session, pid);
+	if (subject) /* asked again, by --wait */
+		return lb_subject_refresh(subject, session->objects, &changed);
+	err = add_subject(session, pid, need_vm, &subject);
 
 	return err ? err : add_int(&session->roots, &session->n_roots, pid);
 }
@@ -501,6 +518,12 @@ static void reject(struct lb_session *session, uint32_t tgid)
 	session->rejected[session->n_rejected++].ns = now_ns();
 }
 
+static void lose_subject(struct lb_subject *subject)
+{
+	subject->gone = true;
+	lb_proc_gone(subject->proc);
+}
+
 /* A process used CPU that is not in the table. */
 static void process_new(struct lb_session *session, uint32_t tgid)
 {
@@ -519,6 +542,7 @@ static void process_new(struct lb_session *session, uint32_t tgid)
 		reject(session, tgid);
 		return;
 	}
+	subject->young_until_ns = now_ns() + YOUNG_NS;
 	session->not_ready += lb_drain_take_unknown(session->drain, tgid);
 }
 
@@ -528,8 +552,11 @@ static void process_exec(struct lb_session *session, uint32_t tgid)
 	struct lb_subject *old = subject_of(session, tgid), *subject;
 
 	if (old) {
-		old->gone = true;
-		add_subject(session, tgid, false, &subject);
+		lose_subject(old);
+		if (add_subject(session, tgid, false, &subject))
+			say(session, LB_LOG_WARN, "%s", session->error);
+		else
+			subject->young_until_ns = now_ns() + YOUNG_NS;
 	} else {
 		process_new(session, tgid);
 	}
@@ -542,10 +569,69 @@ static void refresh(struct lb_session *session, struct lb_subject *subject)
 
 	subject->refreshed_ns = now_ns();
 	if (err) {
-		subject->gone = true;
+		lose_subject(subject);
 		lb_drain_del_proc(session->drain, subject->pid);
 	} else if (changed) {
 		put_subject(session, subject);
+	}
+}
+
+/*
+ * Walk the globals of a VM when it is first seen, and again while functions
+ * have no name: modules may be loaded later. Bounded, since each walk costs the
+ * tool some milliseconds.
+ */
+static void scan_vm(struct lb_session *session, struct lb_subject *subject,
+		    uint64_t g_addr, uint32_t vm)
+{
+	int err = lb_names_scan_tables(subject->names, g_addr,
+				       &subject->entry.lj[vm]);
+
+	if (err)
+		say(session, LB_LOG_DEBUG, "PID %d: globals of VM 0x%llx: %s",
+		    subject->pid, (unsigned long long)g_addr, strerror(-err));
+	subject->scanned_g = g_addr;
+	subject->scanned_ns = now_ns();
+	subject->n_scans++;
+}
+
+/* VMs that came right after another one had its turn. */
+static void scan_pending(struct lb_session *session, struct lb_subject *subject,
+			 size_t n)
+{
+	for (; n && subject->n_pending; n--) {
+		subject->n_pending--;
+
+		uint32_t vm = subject->pending[subject->n_pending].vm;
+
+		if (vm < subject->entry.n_vms)
+			scan_vm(session, subject,
+				subject->pending[subject->n_pending].g_addr,
+				vm);
+	}
+}
+
+static void scan_tables(struct lb_session *session, struct lb_subject *subject,
+			const struct lb_stack_rec *rec)
+{
+	uint64_t age = now_ns() - subject->scanned_ns;
+
+	if (!rec->g_addr || rec->vm >= subject->entry.n_vms ||
+	    subject->n_scans >= SCANS_MAX)
+		return;
+	if (age >=
+	    (rec->g_addr == subject->scanned_g ? SCAN_NS : SCAN_OTHER_NS)) {
+		scan_vm(session, subject, rec->g_addr, rec->vm);
+		return;
+	}
+	if (rec->g_addr == subject->scanned_g)
+		return;
+	for (size_t i = 0; i < subject->n_pending; i++)
+		if (subject->pending[i].g_addr == rec->g_addr)
+			return;
+	if (subject->n_pending < LB_PENDING_MAX) {
+		subject->pending[subject->n_pending].g_addr = rec->g_addr;
+		subject->pending[subject->n_pending++].vm = rec->vm;
 	}
 }
 
@@ -568,6 +654,16 @@ static void follow(struct lb_session *session)
 		memmove(session->rejected, session->rejected + 1,
 			--session->n_rejected * sizeof(session->rejected[0]));
 	}
+}
+
+size_t lb_session_with_vm(const struct lb_session *session)
+{
+	size_t n = 0;
+
+	for (const struct lb_subject *subject = session->subjects; subject;
+	     subject = subject->next)
+		n += !subject->gone && subject->entry.n_vms;
+	return n;
 }
 
 size_t lb_session_alive(const struct lb_session *session)
@@ -612,47 +708,22 @@ static void record_proto(struct lb_session *session,
 		    subject->pid, strerror(ENOMEM));
 }
 
-/*
- * Walk the globals of a VM when it is first seen, and again while functions
- * have no name: modules may be loaded later. Bounded, since each walk costs the
- * tool some milliseconds.
- */
-static void scan_tables(struct lb_session *session, struct lb_subject *subject,
-			const struct lb_stack_rec *rec)
-{
-	uint64_t now = now_ns();
-
-	if (!rec->g_addr || rec->vm >= subject->entry.n_vms)
-		return;
-	if (subject->n_scans >= SCANS_MAX ||
-	    now - subject->scanned_ns < (rec->g_addr == subject->scanned_g
-						 ? SCAN_NS
-						 : SCAN_OTHER_NS))
-		return;
-	int err = lb_names_scan_tables(subject->names, rec->g_addr,
-				       &subject->entry.lj[rec->vm]);
-
-	if (err)
-		say(session, LB_LOG_DEBUG, "PID %d: globals of VM 0x%llx: %s",
-		    subject->pid, (unsigned long long)rec->g_addr,
-		    strerror(-err));
-	subject->scanned_g = rec->g_addr;
-	subject->scanned_ns = now_ns();
-	subject->n_scans++;
-}
-
 static void record_stack(struct lb_session *session, const void *data,
 			 size_t size)
 {
 	struct lb_stack_rec rec;
 
 	memcpy(&rec, data, sizeof(rec));
-	struct lb_subject *subject = subject_for_record(session, rec.tgid);
+	/* the idle task has kernel frames alone */
+	struct lb_subject *subject =
+		rec.tgid ? subject_for_record(session, rec.tgid)
+			 : &session->idle;
 
 	if (!subject || lb_stacks_add(session->stacks, subject,
 				      session->objects, data, size))
 		return; /* counted by the kernel, missing from ours: lost */
-	scan_tables(session, subject, &rec);
+	if (rec.tgid)
+		scan_tables(session, subject, &rec);
 	if (rec.stop == LB_STOP_NO_MAP)
 		subject->stale = true;
 }
@@ -771,6 +842,9 @@ int lb_session_stop(struct lb_session *session)
 	usleep(2000);
 	if (!err)
 		err = lb_drain_poll(session->drain, 0);
+	for (struct lb_subject *subject = session->subjects; subject;
+	     subject = subject->next)
+		scan_pending(session, subject, LB_PENDING_MAX);
 	if (!err)
 		err = lb_drain_counts(session->drain, stack_count, session);
 	if (!err)

@@ -14,6 +14,8 @@
 #include "proc.h"
 #include "../bpf_c/lb_wire.h"
 
+#define LB_PENDING_MAX 64
+
 struct lb_subject_map {
 	uint64_t start;
 	uint64_t end;
@@ -35,6 +37,7 @@ struct lb_subject {
 	struct lb_names *names;
 	bool gone;
 	bool stale; /* mappings should be read again */
+	uint64_t young_until_ns; /* it is still being loaded */
 	uint64_t refreshed_ns;
 	/* machine code areas of its VMs, see lb_subject_in_mcode() */
 	struct {
@@ -51,6 +54,12 @@ struct lb_subject {
 	/* last walk of a VM's globals for names */
 	uint64_t scanned_g, scanned_ns;
 	uint32_t n_scans;
+	/* VMs whose walk is still to be made */
+	struct {
+		uint64_t g_addr;
+		uint32_t vm;
+	} pending[LB_PENDING_MAX];
+	size_t n_pending;
 	struct lb_subject *next;
 };
 

@@ -22,8 +22,8 @@ struct lb_unwind {
 	uint32_t n_rows;
 	struct lb_rule *rules;
 	uint32_t n_rules;
-	/* blocks[i]: last row at or before vaddr i << LB_BLOCK_SHIFT;
-	 * one extra entry at the end */
+	/* blocks[i]: last row at or before vaddr i << LB_BLOCK_SHIFT; n_blocks
+	 * counts one more than there are blocks, for the end */
 	uint32_t *blocks;
 	uint32_t n_blocks;
 	/* start and end (relative to vaddr_lo) of each FDE, sorted */

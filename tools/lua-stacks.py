@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import List, Optional
+from typing import List
 
 _HERE = Path(__file__).resolve().parent
 for _folder in (_HERE.parent / "scripts",
@@ -35,9 +35,6 @@ EXAMPLES = """examples:
   lua-stacks --cgroup /sys/fs/cgroup/web 30    # processes of one cgroup
 """
 
-_HEADROOM = lib.Needs(rows=1 << 18, blocks=1 << 17, rules=1 << 13, procs=8)
-_HEADROOM_OPEN = lib.Needs(rows=1 << 20, blocks=1 << 19, rules=1 << 16,
-                           procs=512)
 _RING_PAGES = 1024
 
 
@@ -94,6 +91,8 @@ def parse_args(argv: List[str]) -> argparse.Namespace:
     add("duration", nargs="?", type=cli.positive_float,
         help="seconds (default: until Ctrl-C)")
     args = parser.parse_args(argv)
+    if args.cgroup == "":
+        parser.error("--cgroup: the path is empty")
     if args.tree and not args.pid:
         parser.error("--tree goes with -p")
     if args.cgroup and (args.pid or args.tid):
@@ -103,28 +102,33 @@ def parse_args(argv: List[str]) -> argparse.Namespace:
     return args
 
 
-def _hint(error: lib.Error) -> Optional[str]:
-    if error.code in (lib.errno.EPERM, lib.errno.EACCES):
-        return "run as root"
-    if error.code == lib.errno.ESRCH:
-        return "pgrep -a NAME lists processes"
-    if error.code == lib.errno.ENOENT:
-        return "use --wait if one is loaded later"
-    if error.code == lib.errno.EOPNOTSUPP:
-        return "see the table of supported builds in README.md"
-    if error.code == lib.errno.EINVAL:
-        return "give the process with -p, or the thread with -L"
-    return None
+_HINTS = {
+    lib.errno.EPERM: "run as root",
+    lib.errno.EACCES: "run as root",
+    lib.errno.ESRCH: "pgrep -a NAME lists processes",
+    lib.errno.ENOENT: "use --wait if one is loaded later",
+    lib.errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    lib.errno.EOPNOTSUPP: "see the table of supported builds in README.md",
+    lib.errno.EINVAL: "give the process with -p, or the thread with -L"}
 
 
 def _add_targets(session: lib.Session, args: argparse.Namespace) -> int:
     """Add what was asked for; how many processes."""
     if args.pid:
+        only = len(args.pid) == 1
         for pid in args.pid:
-            # with several, one without a LuaJIT (a master) is no error
-            session.add_pid(pid, need_vm=len(args.pid) == 1 and not args.tree)
+            # with several, one without a LuaJIT (a master) is no error, nor
+            # is one that has gone since its PID was looked up
+            try:
+                session.add_pid(pid, need_vm=only and not args.tree)
+            except lib.Error as error:
+                if only or error.code != lib.errno.ESRCH:
+                    raise
+                cli.message(str(error))
         if args.tree:
             session.add_tree()
+        elif not only:
+            return session.with_vm()
     elif args.tid:
         for tid in args.tid:
             session.add_tid(tid)
@@ -147,7 +151,7 @@ def discover(session: lib.Session, args: argparse.Namespace,
         except lib.Error as caught:
             error = caught
         if not args.wait or error.code != lib.errno.ENOENT:
-            raise cli.Fail(str(error), hint=_hint(error))
+            raise cli.Fail(str(error), hint=_HINTS.get(error.code))
         if ending.asked:
             raise cli.Fail("ended before a LuaJIT appeared")
         if not waiting:
@@ -156,11 +160,13 @@ def discover(session: lib.Session, args: argparse.Namespace,
         time.sleep(0.1 if args.pid or args.tid else 0.5)
 
 
-def table_room(needs: lib.Needs, is_open: bool) -> lib.Needs:
-    """Sizes of the tables: what is needed now and room for what may come."""
-    more = _HEADROOM_OPEN if is_open else _HEADROOM
-    return lib.Needs(needs.rows + more.rows, needs.blocks + more.blocks,
-                     needs.rules + more.rules, needs.procs + more.procs)
+def set_cgroup(session: lib.Session, path: str) -> None:
+    """Only processes of this cgroup."""
+    try:
+        session.cgroup(path)
+    except lib.Error as error:
+        raise cli.Fail(str(error), hint="give a folder of the cgroup file "
+                       "system, such as /sys/fs/cgroup/NAME") from None
 
 
 def announce(args: argparse.Namespace) -> str:
@@ -170,6 +176,8 @@ def announce(args: argparse.Namespace) -> str:
         what = "TID " + ",".join(map(str, args.tid))
     elif args.pid:
         what = "PID " + ",".join(map(str, args.pid))
+    elif args.cgroup:
+        what = "LuaJIT processes of " + args.cgroup
     else:
         what = "all LuaJIT processes"
     stack = "user" if args.user_stacks_only else \
@@ -210,7 +218,7 @@ def sample(session: lib.Session, args: argparse.Namespace,
            ending: drain.Ending) -> None:
     """Compile, attach, and drain until the end."""
     is_open = bool(args.tree or not (args.pid or args.tid))
-    room = table_room(session.needs(), is_open)
+    room = drain.table_room(session.needs(), is_open)
     with cli.Progress() as progress:
         progress.show("compiling...")
         program = bpf.Program("lua_stacks", {
@@ -222,6 +230,9 @@ def sample(session: lib.Session, args: argparse.Namespace,
             drain.connect(session, program, "lua_stacks", room,
                           config_flags(args))
             progress.clear()
+            if ending.asked:
+                raise cli.Fail("ended before the first sample",
+                               hint="it takes some seconds to start")
             print(announce(args), file=sys.stderr)
             program.attach_exec("lua_stacks_exec")
             program.attach_timer("lua_stacks_sample",
@@ -240,21 +251,25 @@ def sample(session: lib.Session, args: argparse.Namespace,
 
 def print_report(session: lib.Session, args: argparse.Namespace) -> None:
     """The stacks on stdout, the account on stderr."""
-    stacks = session.folded(fold_flags(args))
+    totals = session.totals()
+    stacks = list(session.folded(fold_flags(args)))
+    early = totals.by_reason.get("not-ready", 0)
+    if early:
+        root = "[unknown]" + ("-0" if args.per_pid or not args.folded else "")
+        stacks.append((root + ";[failed:not-ready]", early, 0))
     if args.folded:
         report.write_folded(stacks, sys.stdout)
     else:
         report.write_stacks(stacks, sys.stdout)
     sys.stdout.flush()
-    totals = session.totals()
     for line in report.closing_lines(totals):
         cli.message(line)
     if totals.failed or args.verbose:
         for line in session.troubles():
             cli.message(line)
     if not totals.samples and not totals.lost:
-        cli.message("no samples: the processes used no CPU time while they "
-                    "were profiled")
+        cli.message("no samples: no tick fell into these processes; they "
+                    "used no CPU time, or too little, or another CPU")
 
 
 def main(argv: List[str]) -> int:
@@ -268,6 +283,7 @@ def main(argv: List[str]) -> int:
         if level <= (3 if args.verbose else 1):
             cli.message(text)
 
+    cli.raise_limits()
     with drain.Ending() as ending, lib.Session(log) as session:
         if args.tree:
             session.watch(lib.WATCH_TREE)
@@ -275,12 +291,12 @@ def main(argv: List[str]) -> int:
             session.watch(lib.WATCH_ALL)
         try:
             if args.cgroup:
-                session.cgroup(args.cgroup)
+                set_cgroup(session, args.cgroup)
             discover(session, args, ending)
             sample(session, args, ending)
             print_report(session, args)
         except lib.Error as error:
-            raise cli.Fail(str(error), hint=_hint(error)) from None
+            raise cli.Fail(str(error), hint=_HINTS.get(error.code)) from None
     return 0
 
 

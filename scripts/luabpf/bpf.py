@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
 
 from luabpf import headers, lib
-from luabpf.cli import Fail
+from luabpf.cli import Fail, message
 
 _KERNEL_HINT = "run as root, on Linux 5.15 or later with BPF"
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"((?:lb|lj)_[a-z0-9_]+\.h)"')
@@ -142,11 +142,17 @@ class Program:
         """Run FUNCTION on a cpu-clock tick: FREQ Hertz, or each PERIOD ns."""
         kwargs = {"sample_freq": freq} if freq else {"sample_period": period}
         # One call for all CPUs: BCC forgets the events of the call before.
-        self._bpf.attach_perf_event(
-            ev_type=self._bcc.PerfType.SOFTWARE,
-            ev_config=self._bcc.PerfSWConfig.CPU_CLOCK,
-            fn_name=function.encode(), cpu=-1 if cpu is None else cpu,
-            **kwargs)
+        try:
+            with _Stderr():
+                self._bpf.attach_perf_event(
+                    ev_type=self._bcc.PerfType.SOFTWARE,
+                    ev_config=self._bcc.PerfSWConfig.CPU_CLOCK,
+                    fn_name=function.encode(), cpu=-1 if cpu is None else cpu,
+                    **kwargs)
+        except Exception as error:
+            raise Fail(f"the kernel refused the timer: {error}",
+                       hint="-F is bounded by the sysctl "
+                            "kernel.perf_event_max_sample_rate") from None
 
     def detach_timer(self) -> None:
         """Take the ticks away again; maps stay."""
@@ -162,5 +168,9 @@ class Program:
 
 def _keep_log(text: str) -> None:
     path = os.environ.get("LB_DEBUG_LOG")
-    if path:
+    if not path:
+        return
+    try:
         Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        message(f"LB_DEBUG_LOG={path}: {error.strerror}")

@@ -2,8 +2,10 @@
 """What every tool's command line shares: errors, argument types, progress."""
 
 import argparse
+import errno
 import math
 import os
+import resource
 import sys
 from typing import Callable, List, NoReturn, Optional, TextIO
 
@@ -40,6 +42,27 @@ def message(text: str) -> None:
     print(f"{tool_name()}: {one_line(text)}", file=sys.stderr)
 
 
+def raise_limits() -> None:
+    """Each process and file of a run keeps a descriptor open."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _open_streams() -> None:
+    """Make stdout and stderr usable: both may be closed, or not UTF-8."""
+    for fd, name in ((1, "stdout"), (2, "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:
+            # the number must not go to a map or a file of ours
+            null = os.open(os.devnull, os.O_WRONLY)
+            if null != fd:
+                os.dup2(null, fd)
+                os.close(null)
+            setattr(sys, name, open(fd, "w", encoding="utf-8"))
+        else:
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
 def run(main: Callable[[List[str]], int]) -> NoReturn:
     """Call main(argv) and exit with its status.
 
@@ -47,6 +70,7 @@ def run(main: Callable[[List[str]], int]) -> NoReturn:
     went away (`| head`) is no error to talk about. Anything else is a bug and
     keeps its traceback.
     """
+    _open_streams()
     try:
         status = main(sys.argv[1:])
         sys.stdout.flush()
@@ -55,12 +79,18 @@ def run(main: Callable[[List[str]], int]) -> NoReturn:
         if fail.hint:
             print(f"hint: {one_line(fail.hint)}", file=sys.stderr)
         status = 1
-    except KeyboardInterrupt:
-        message("interrupted before there was anything to report")
-        status = 1
     except BrokenPipeError:
         # The interpreter flushes once more at exit; let that go nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 1
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF):
+            raise
+        message(f"cannot write the report: {error.strerror}")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        status = 1
+    except KeyboardInterrupt:
+        message("interrupted before there was anything to report")
         status = 1
     sys.exit(status)
 

@@ -18,6 +18,10 @@ _MAPS = {"rows": "lb_rows", "blocks": "lb_blocks", "rules": "lb_rules",
 
 _POLL_MS = 100
 
+_HEADROOM = lib.Needs(rows=1 << 18, blocks=1 << 17, rules=1 << 13, procs=8)
+_HEADROOM_OPEN = lib.Needs(rows=1 << 20, blocks=1 << 19, rules=1 << 16,
+                           procs=512)
+
 
 def connect(session: lib.Session, program: bpf.Program, prefix: str,
             room: lib.Needs, flags: int) -> None:
@@ -28,6 +32,13 @@ def connect(session: lib.Session, program: bpf.Program, prefix: str,
     fds = {name: program.map_fd(table) for name, table in _MAPS.items()}
     slots = {0: program.fd(f"{prefix}_walk"), 1: program.fd(f"{prefix}_names")}
     session.start(fds, slots, room, flags)
+
+
+def table_room(needs: lib.Needs, is_open: bool) -> lib.Needs:
+    """Sizes of the tables: what is needed now and room for what may come."""
+    more = _HEADROOM_OPEN if is_open else _HEADROOM
+    return lib.Needs(needs.rows + more.rows, needs.blocks + more.blocks,
+                     needs.rules + more.rules, needs.procs + more.procs)
 
 
 class Ending:

@@ -103,6 +103,7 @@ FUNCTIONS: Dict[str, Tuple[object, List[object]]] = {
                                 ctypes.POINTER(_Needs), ctypes.c_uint]),
     "lb_session_set_prog": (_INT, [_INT, ctypes.c_uint, _INT]),
     "lb_session_poll": (_INT, [_PTR, _INT]),
+    "lb_session_with_vm": (ctypes.c_size_t, [_PTR]),
     "lb_session_alive": (ctypes.c_size_t, [_PTR]),
     "lb_session_stop": (_INT, [_PTR]),
     "lb_session_fold": (_INT, [_PTR, ctypes.c_uint, _SIZE_P]),
@@ -250,6 +251,10 @@ class Session:
     def poll(self, timeout_ms: int) -> None:
         """Drain for TIMEOUT_MS at most."""
         self._check(self._lib.lb_session_poll(self._handle, timeout_ms))
+
+    def with_vm(self) -> int:
+        """Living processes that hold a LuaJIT VM."""
+        return int(self._lib.lb_session_with_vm(self._handle))
 
     def alive(self) -> int:
         """Processes that have not exited."""

@@ -477,7 +477,7 @@ piece > $string.format $loadstring ~chunk ~vm            # "=piece" .. n
 
     Program("syscalls", CLI, """
 main > do_read do_write do_getppid do_file
-do_read do_write do_getppid > ~vm                         # C.name
+do_read do_write do_getppid do_file > ~vm       # C.name, file:read: lookups
 do_read > ~ffi#read
 ~ffi#read > ~ffi_c#read ~vm
 ~ffi_c#read > ~read
