@@ -36,7 +36,7 @@ struct lb_subject {
 	struct lb_proc_entry entry;
 	struct lb_names *names;
 	bool gone;
-	bool stale; /* mappings should be read again */
+	bool stale;		 /* mappings should be read again */
 	uint64_t young_until_ns; /* it is still being loaded */
 	uint64_t refreshed_ns;
 	/* machine code areas of its VMs, see lb_subject_in_mcode() */
