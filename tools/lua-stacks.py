@@ -7,7 +7,6 @@ their real order. Reads the target only: no uprobe, no restart, no debug info.
 """
 
 import argparse
-import os
 import sys
 import time
 from pathlib import Path
@@ -65,8 +64,7 @@ def parse_args(argv: List[str]) -> argparse.Namespace:
         help="a mark between kernel and user frames")
     add("-a", "--annotations", action="store_true",
         help="suffixes: _[k] kernel, _[j] Lua running as machine code")
-    add("-I", "--include-idle", action="store_true",
-        help="the idle task too")
+    add("-I", "--include-idle", action="store_true", help="the idle task too")
     add("-f", "--folded", action="store_true",
         help="one line a stack, for flamegraph.pl")
     add("-C", "--cpu", type=cli.cpu, metavar="CPU", help="this CPU only")
@@ -190,14 +188,12 @@ def announce(args: argparse.Namespace) -> str:
 def config_flags(args: argparse.Namespace) -> int:
     """enum lb_config_flag of these options."""
     flags = 0
-    if not args.kernel_stacks_only:
-        flags |= lib.CONFIG_USER
-    if not args.user_stacks_only:
-        flags |= lib.CONFIG_KERNEL
-    if args.include_idle:
-        flags |= lib.CONFIG_IDLE
-    if args.lines:
-        flags |= lib.CONFIG_LINES
+    for wanted, flag in ((not args.kernel_stacks_only, lib.CONFIG_USER),
+                         (not args.user_stacks_only, lib.CONFIG_KERNEL),
+                         (args.include_idle, lib.CONFIG_IDLE),
+                         (args.lines, lib.CONFIG_LINES)):
+        if wanted:
+            flags |= flag
     return flags
 
 
@@ -301,5 +297,4 @@ def main(argv: List[str]) -> int:
 
 
 if __name__ == "__main__":
-    os.umask(0o077)
     cli.run(main)
