@@ -185,7 +185,7 @@ static __always_inline int lb_vm_skip(struct lb_state *s, struct lj_offsets *lj,
 }
 
 /*
- * The stub that an FFI callback begins with (callback_mcode_init() in LuaJIT's
+ * The code that an FFI callback begins with (callback_mcode_init() in LuaJIT's
  * lj_ccallback.c): mov al, slot; jmp to the end of its group of 32; there push
  * rbp; mov ah, slot >> 8; mov rbp, G; jmp vm_ffi_callback. Its native step.
  */

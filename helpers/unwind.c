@@ -260,17 +260,17 @@ static int start_fde(struct build *build, const struct lb_fde *fde)
 
 /*
  * The stubs of a static program (for IFUNCs) have no FDE. Without lazy binding
- * such a stub is a jump: the return address stays on top.
+ * such an entry is a jump: the return address stays on top.
  */
 static int add_plt(struct build *build)
 {
-	static const struct lb_rule stub = { .kind = LB_RULE_RSP,
-					     .cfa_off = 8 };
+	static const struct lb_rule entry = { .kind = LB_RULE_RSP,
+					      .cfa_off = 8 };
 	struct lb_fde plt = build->plt;
 	int err = start_fde(build, &plt);
 
 	if (!err && !build->skip_rules)
-		err = add_row(build, plt.vaddr, &stub);
+		err = add_row(build, plt.vaddr, &entry);
 	return err;
 }
 

@@ -299,7 +299,7 @@ static void paint_exit_handler(struct code *code)
 }
 
 /*
- * vm_ffi_callback: the stub that jumps here has pushed rbp. The frame becomes
+ * vm_ffi_callback: the code that jumps here has pushed rbp. The frame becomes
  * one of L's in lj_ccallback_enter, which is called before vmstate is set. On
  * the way out lj_ccallback_leave takes it off again.
  */
