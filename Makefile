@@ -16,7 +16,7 @@ VERSION := $(shell cat VERSION)
 WIRE_HEADERS := bpf_c/lb_wire.h bpf_c/lj_offsets.h
 WIRE_ID := $(shell cat $(WIRE_HEADERS) | sha256sum | cut -c1-16)
 
-PKGS := libbpf liblzma
+PKGS := libbpf liblzma capstone
 LB_CFLAGS := -std=gnu11 -fPIC -fvisibility=hidden -MMD -MP \
 	-Wall -Wextra -Wmissing-prototypes -Wshadow \
 	-DLB_VERSION='"$(VERSION)"' -DLB_WIRE_ID='"$(WIRE_ID)"' -iquote helpers $(shell $(PKG_CONFIG) --cflags $(PKGS))
@@ -38,13 +38,13 @@ say = @printf '  %-8s %s\n'
 endif
 
 LIB := $(OUTPUT)/libluabpf.so
-# What only the command lj-offsets has, and libdw and libcapstone with it.
+# What only the command lj-offsets has, and libdw with it.
 COMMAND := $(OUTPUT)/lj-offsets
 COMMAND_MAIN := $(OUTPUT)/helpers/lj_offsets.o
 COMMAND_OBJS := $(patsubst %,$(OUTPUT)/helpers/%.o,\
-	build code dwarf fields opcodes scan scanfunc)
+	build dwarf fields)
 COMMAND_SHARED := $(patsubst %,$(OUTPUT)/helpers/%.o,\
-	buf ehframe elf luajit offsets)
+	buf code ehframe elf luajit offsets opcodes scan scanfunc)
 COMMAND_LIBS := -ldw -lelf $(shell $(PKG_CONFIG) --libs capstone)
 LIB_OBJS := $(filter-out $(COMMAND_MAIN) $(COMMAND_OBJS),\
 	$(patsubst helpers/%.c,$(OUTPUT)/helpers/%.o,$(wildcard helpers/*.c)))
