@@ -21,6 +21,7 @@
 #include "fold.h"
 #include "lb.h"
 #include "object.h"
+#include "refusal.h"
 #include "stacks.h"
 #include "subject.h"
 
@@ -228,46 +229,6 @@ static int put_subject(struct lb_session *session, struct lb_subject *subject)
 	return lb_drain_put_proc(session->drain, subject->pid, &subject->entry);
 }
 
-/* Why a process without a VM that can be walked is refused. */
-static int refuse(struct lb_session *session, const struct lb_subject *subject)
-{
-	const struct lb_object *vm = subject->vm_unknown;
-
-	if (!vm && subject->n_dropped)
-		return fail(session, -EOPNOTSUPP,
-			    "PID %d: %zu executable mappings; the first %d of "
-			    "them hold no LuaJIT",
-			    subject->pid, subject->n_maps, LB_MAPPINGS_MAX);
-	if (!vm)
-		return fail(session, -ENOENT,
-			    "PID %d: no LuaJIT in it: none of its %zu "
-			    "executable mappings holds the VM",
-			    subject->pid, subject->n_maps);
-	if (vm->vm_err == -EOPNOTSUPP)
-		return fail(
-			session, -EOPNOTSUPP,
-			"PID %d: %s holds a LuaJIT VM at 0x%llx whose entry "
-			"code is not understood",
-			subject->pid, vm->name,
-			(unsigned long long)vm->luajit.vm_vaddr);
-	if (vm->vm_err)
-		return fail(session, -EOPNOTSUPP,
-			    "PID %d: %s holds a LuaJIT VM of an unknown build: "
-			    "no offsets for %s, G2DISP %u, cur_L %u",
-			    subject->pid, vm->name,
-			    vm->luajit.gc64 ? "GC64" : "32-bit references",
-			    vm->luajit.g2disp, vm->luajit.g_cur_l);
-	if (!vm->offsets.gc64)
-		return fail(session, -EOPNOTSUPP,
-			    "PID %d: %s holds a LuaJIT VM with 32-bit "
-			    "references (%s); only GC64 builds can be walked",
-			    subject->pid, vm->name, vm->offsets_name);
-	return fail(session, -EOPNOTSUPP,
-		    "PID %d: %s holds a LuaJIT VM, but its unwind table cannot "
-		    "be used: %s",
-		    subject->pid, vm->name, strerror(-vm->unwind_err));
-}
-
 /* Look at a process and take it. */
 static int add_subject(struct lb_session *session, int pid, bool need_vm,
 		       struct lb_subject **subject_ret)
@@ -288,7 +249,13 @@ static int add_subject(struct lb_session *session, int pid, bool need_vm,
 			    "PID %d: cannot read its mappings: %s", pid,
 			    strerror(-err));
 	if (need_vm && !subject->entry.n_vms) {
-		err = refuse(session, subject);
+		char *text = session->error;
+		size_t size = sizeof(session->error);
+
+		err = lb_refusal_text(subject, text, size);
+		/* in a run over all processes, others are of no interest */
+		if (err == -ENOENT && session->watch != LB_WATCH_ALL)
+			lb_refusal_other(subject, text, size);
 		lb_subject_free(subject);
 		return err;
 	}

@@ -166,6 +166,17 @@ class BadInputTest(unittest.TestCase):
         self.check_refusal(self.run_tool("-p", pid, SECONDS),
                            f".*{pid}.*LuaJIT", "--wait")
 
+    def test_process_with_another_lua(self):
+        if not shutil.which("lua5.3"):
+            self.skipTest("puc: no lua5.3 command")
+        pid = self.start("lua5.3", "-e", "io.stdout:write('ready\\n') "
+                         "io.stdout:flush() io.read()", ready=True,
+                         stdin=subprocess.PIPE)
+        self.check_refusal(
+            self.run_tool("-p", pid, SECONDS),
+            rf"PID {pid} \(lua5\.3\): PUC Lua 5\.3\.6 found, not supported "
+            r"yet; this tool profiles LuaJIT$", "")
+
     def test_process_of_32_bits(self):
         path = os.path.join(self.temp, "loop32")
         with open(path, "wb") as file:

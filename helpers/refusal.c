@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Why a process cannot be profiled, in words. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "puc.h"
+#include "refusal.h"
+
+struct line {
+	char *text;
+	size_t size;
+};
+
+__attribute__((format(printf, 3, 4))) static int
+refuse(const struct line *line, int err, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(line->text, line->size, format, args);
+	va_end(args);
+	return err;
+}
+
+/* No file of the process holds a LuaJIT. */
+static int refuse_without_vm(const struct lb_subject *subject,
+			     const struct line *line)
+{
+	if (subject->n_dropped)
+		return refuse(line, -EOPNOTSUPP,
+			      "PID %d: %zu executable mappings; the first %d "
+			      "of them hold no LuaJIT",
+			      subject->pid, subject->n_maps, LB_MAPPINGS_MAX);
+	return refuse(line, -ENOENT,
+		      "PID %d: no LuaJIT in it: none of its %zu executable "
+		      "mappings holds the VM",
+		      subject->pid, subject->n_maps);
+}
+
+int lb_refusal_text(const struct lb_subject *subject, char *text_ret,
+		    size_t size)
+{
+	const struct line line = { text_ret, size };
+	const struct lb_object *vm = subject->vm_unknown;
+
+	if (!vm)
+		return refuse_without_vm(subject, &line);
+	if (vm->vm_err == -EOPNOTSUPP)
+		return refuse(&line, -EOPNOTSUPP,
+			      "PID %d: %s holds a LuaJIT VM at 0x%llx whose "
+			      "entry code is not understood",
+			      subject->pid, vm->name,
+			      (unsigned long long)vm->luajit.vm_vaddr);
+	if (vm->vm_err)
+		return refuse(&line, -EOPNOTSUPP,
+			      "PID %d: %s holds a LuaJIT VM of an unknown "
+			      "build: no offsets for %s, G2DISP %u, cur_L %u",
+			      subject->pid, vm->name,
+			      vm->luajit.gc64 ? "GC64" : "32-bit references",
+			      vm->luajit.g2disp, vm->luajit.g_cur_l);
+	if (!vm->offsets.gc64)
+		return refuse(&line, -EOPNOTSUPP,
+			      "PID %d: %s holds a LuaJIT VM with 32-bit "
+			      "references (%s); only GC64 builds can be walked",
+			      subject->pid, vm->name, vm->offsets_name);
+	return refuse(&line, -EOPNOTSUPP,
+		      "PID %d: %s holds a LuaJIT VM, but its unwind table "
+		      "cannot be used: %s",
+		      subject->pid, vm->name, strerror(-vm->unwind_err));
+}
+
+int lb_refusal_other(const struct lb_subject *subject, char *text_ret,
+		     size_t size)
+{
+	const struct line line = { text_ret, size };
+	const struct lb_object *last = NULL;
+	char comm[16] = "";
+
+	lb_proc_comm(subject->pid, comm);
+	for (size_t i = 0; i < subject->n_maps; i++) {
+		const struct lb_object *object = subject->maps[i].object;
+		struct lb_puc puc;
+
+		if (!object || !object->elf || object == last)
+			continue;
+		last = object;
+		int err = lb_puc_find(object->elf, &puc);
+
+		if (!err)
+			return refuse(
+				&line, 0,
+				"PID %d (%s): PUC Lua %s found, not "
+				"supported yet; this tool profiles LuaJIT",
+				subject->pid, comm, puc.version);
+		if (err == -EOPNOTSUPP && !object->has_vm)
+			return refuse(&line, 0,
+				      "PID %d (%s): %s defines the functions "
+				      "of LuaJIT, but its VM is not recognised",
+				      subject->pid, comm, object->name);
+	}
+	return -ENOENT;
+}
