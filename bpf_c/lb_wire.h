@@ -227,6 +227,19 @@ enum lb_config_flag {
 	LB_CONFIG_OFF = 64,	/* do not take samples (yet, or any more) */
 };
 
+/* ---- probes ---- */
+
+/* What a hit at a probe point means. */
+enum lb_probe_kind {
+	LB_PROBE_NONE = 0,
+	LB_PROBE_LUA,	   /* a Lua function is entered; a jump if it waits */
+	LB_PROBE_COMPILED, /* the same, and its machine code begins */
+	LB_PROBE_LOOP,	   /* a jump that, if taken, enters a compiled loop */
+	LB_PROBE_C,	   /* a C function that Lua calls; a jump as for LUA */
+	LB_PROBE_FAST,	   /* a fast function */
+	LB_PROBE_API,	   /* a function of the C API */
+};
+
 /* Settings of one run, in an array map of one entry. */
 struct lb_config {
 	__u32 flags;
