@@ -11,6 +11,7 @@
 #define LB_G_WORDS	32  /* of global_State, from vmstate on */
 #define LB_L_CONTEXTS	4   /* lua_States between two visits of one */
 #define LB_L_WORDS	16  /* of lua_State, from its start */
+#define LB_T_WORDS	16  /* of GCtrace, from its start */
 
 enum lb_mode {
 	LB_MODE_NATIVE,
@@ -121,6 +122,7 @@ struct lb_state {
 	__u32 code_win[LB_CODE_WORDS];
 	__u64 gw[LB_G_WORDS];
 	__u64 lw[LB_L_WORDS];
+	__u64 tw[LB_T_WORDS];
 	__u64 fn[8];
 	__u64 id[2]; /* chunk name and lines of a prototype */
 

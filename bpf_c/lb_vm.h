@@ -374,15 +374,62 @@ static __always_inline bool lb_in_mcode(struct lb_state *s,
 	return false;
 }
 
+/* A field of a GCtrace whose first words are in s->tw. */
+#define LB_T_WORD(s, off) \
+	((s)->tw[((off) >> 3) & (LB_T_WORDS - 1)] >> (8 * ((off)&7)))
+#define LB_T_REF(s, lj, off) \
+	((lj)->gc64 ? LB_T_WORD(s, off) : (__u32)LB_T_WORD(s, off))
+
+/*
+ * Which trace holds s->pc? The number of the one that was entered last is in
+ * vmstate. Return: what tells it from others, 0 if it does not hold s->pc.
+ */
+static __always_inline __u32 lb_trace_id(struct lb_state *s,
+					 struct lj_offsets *lj)
+{
+	__u64 pc = s->pc - (s->leaf ? 0 : 1);
+	__u64 j = s->g + lj->g_to_j, at = 0, trace = 0;
+	__s32 no = s->gw[0];
+	__u32 size = 0, ref = lj->gc64 ? 8 : 4;
+
+	if (no <= 0 || lj->j_trace == LJ_OFFSETS_NONE)
+		return 0;
+	if (bpf_probe_read_user(&size, 4, (void *)(j + lj->j_sizetrace)) ||
+	    (__u32)no >= size)
+		return 0;
+	if (bpf_probe_read_user(&at, ref, (void *)(j + lj->j_trace)) ||
+	    bpf_probe_read_user(&trace, ref, (void *)(at + (__u64)no * ref)) ||
+	    bpf_probe_read_user(s->tw, sizeof(s->tw), (void *)trace))
+		return 0;
+	__u64 mcode = LB_T_WORD(s, lj->tr_mcode);
+
+	size = LB_T_WORD(s, lj->tr_szmcode);
+	if (pc - mcode >= size)
+		return 0;
+	return LB_TRACE_ID(trace, mcode, size, LB_T_REF(s, lj, lj->tr_startpt),
+			   LB_T_REF(s, lj, lj->tr_startpc),
+			   (__u16)LB_T_WORD(s, lj->tr_nins));
+}
+
 /* The code without a table on top is machine code of a trace: say so. */
 static __always_inline void lb_mcode_check(struct lb_state *s,
 					   struct lj_offsets *lj)
 {
 	__u32 n = s->rec.head.n_frames - 1;
 
-	if (!lb_in_mcode(s, lj) || n >= LB_FRAMES_MAX)
+	if (n >= LB_FRAMES_MAX)
 		return;
-	s->rec.frames[n & (LB_FRAMES_MAX - 1)].flags |= LB_FF_MCODE;
+	struct lb_frame *f = &s->rec.frames[n & (LB_FRAMES_MAX - 1)];
+	__u32 id = lb_trace_id(s, lj);
+
+	if (id) {
+		f->pos = id;
+		f->line = s->gw[0];
+		lb_hash_add(s, id);
+	} else if (!lb_in_mcode(s, lj)) {
+		return;
+	}
+	f->flags |= LB_FF_MCODE;
 }
 
 /*
@@ -419,6 +466,8 @@ static __always_inline int lb_vm_enter(struct lb_state *s,
 	if (!s->n_segments) {
 		lb_tid_g_set(s->tid, g_addr);
 		s->rec.head.vmstate = s->gw[0];
+		if (s->flags & LB_CONFIG_VMSTATE && (__s32)s->gw[0] < 0)
+			lb_hash_add(s, s->gw[0]);
 		s->rec.head.g_addr = g_addr;
 		s->rec.head.vm = s->vm;
 	}

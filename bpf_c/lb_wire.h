@@ -50,11 +50,13 @@ enum lb_counter {
 
 enum lb_frame_kind {
 	LB_FRAME_NONE = 0,
-	LB_FRAME_KERNEL,  /* addr: kernel pc */
-	LB_FRAME_NATIVE,  /* addr: user pc */
-	LB_FRAME_LUA,	  /* addr: GCproto; pos: bytecode index */
-	LB_FRAME_FAST,	  /* addr: 0; pos: ffid of a fast function */
-	LB_FRAME_MCODE,	  /* addr: pc in machine code of a trace */
+	LB_FRAME_KERNEL, /* addr: kernel pc */
+	LB_FRAME_NATIVE, /* addr: user pc */
+	LB_FRAME_LUA,	 /* addr: GCproto; pos: bytecode index */
+	LB_FRAME_FAST,	 /* addr: 0; pos: ffid of a fast function */
+	/* addr: pc in machine code of a trace; pos: LB_TRACE_ID() of the trace
+	 * and line its number, or pos 0: not the trace that vmstate names */
+	LB_FRAME_MCODE,
 	LB_FRAME_BREAK,	  /* Lua frames below are missing; pos: detail */
 	LB_FRAME_SKIPPED, /* native frames missing: code without a table */
 };
@@ -79,6 +81,22 @@ struct lb_frame {
 	__u16 vm;	/* index of the LuaJIT build in lb_proc_entry.lj */
 };
 _Static_assert(sizeof(struct lb_frame) == 24, "lb_frame");
+
+/*
+ * Tells a trace from others that had its number, its machine code address or
+ * its memory before. Never 0.
+ */
+#define LB_ID_MUL	0x9e3779b97f4a7c15ULL /* 2^64 / golden ratio */
+#define LB_ID_MIX(h, v) (((h) ^ (__u64)(v)) * LB_ID_MUL)
+#define LB_TRACE_ID(addr, mcode, size, startpt, startpc, nins)                \
+	((__u32)(LB_ID_MIX(                                                   \
+			 LB_ID_MIX(LB_ID_MIX(LB_ID_MIX(LB_ID_MIX(nins, addr), \
+						       mcode),                \
+					     size),                           \
+				   startpt),                                  \
+			 startpc) >>                                          \
+		 32) |                                                        \
+	 1)
 
 enum lb_rec_type {
 	LB_REC_STACK = 1,
@@ -225,6 +243,8 @@ enum lb_config_flag {
 	LB_CONFIG_TIDS = 16,	/* only threads in the map of TIDs */
 	LB_CONFIG_LINES = 32,	/* stacks that differ in a line are different */
 	LB_CONFIG_OFF = 64,	/* do not take samples (yet, or any more) */
+	LB_CONFIG_VMSTATE =
+		128, /* stacks that differ in vmstate are different */
 };
 
 /* ---- probes ---- */
