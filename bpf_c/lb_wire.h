@@ -266,4 +266,127 @@ struct lb_config {
 	__u32 pad;
 };
 
+/* ---- garbage collector ---- */
+
+#define LB_GC_PHASES	6 /* values of gc.state, the same in all builds */
+#define LB_GC_LOG2	40
+#define LB_GC_FINE_BITS 3 /* 8 slots for each power of two */
+#define LB_GC_FINE	((LB_GC_LOG2 + 1) << LB_GC_FINE_BITS)
+
+/* What BPF knows of one VM of a process. */
+struct lb_gc_vm {
+	__u64 text_lo, text_hi; /* addresses of the file's code */
+	__u64 vm_lo, vm_hi;	/* and of the VM in it */
+	__u32 ref_size;		/* bytes of a reference: 8 or 4 */
+	__u32 g2disp;
+	__u32 l_glref;
+	__u32 g_cur_l; /* LJ_OFFSETS_NONE: there is none */
+	__u32 g_vmstate;
+	__u32 g_gc_state;
+	__u32 g_gc_total;
+	__u32 vm_gc; /* vmstate of the collector */
+};
+_Static_assert(sizeof(struct lb_gc_vm) == 64, "lb_gc_vm");
+
+/* Key: tgid. */
+struct lb_gc_proc {
+	__u32 n_vms;
+	__u32 pad;
+	struct lb_gc_vm vms[LB_VMS_MAX];
+};
+_Static_assert(sizeof(struct lb_gc_proc) == 264, "lb_gc_proc");
+
+/* What a pause began with. */
+enum lb_gc_entry {
+	LB_GC_STEP = 0, /* an allocation of the interpreter or of C */
+	LB_GC_TRACE,	/* an allocation of machine code */
+	LB_GC_FULL,	/* lua_gc(LUA_GCCOLLECT) */
+	LB_GC_ASKED,	/* lua_gc(LUA_GCSTEP) */
+	LB_GC_ENTRIES
+};
+
+#define LB_GC_ALL_PHASES LB_GC_PHASES /* lb_gc_key.phase: whole pauses */
+
+/* Pauses are counted apart by all of these. */
+struct lb_gc_key {
+	__u64 g_addr;
+	__u32 tgid;
+	__u32 tid;
+	__u32 entry; /* enum lb_gc_entry */
+	__u16 phase; /* gc.state, or LB_GC_ALL_PHASES */
+	__u16 vm;    /* index in lb_gc_proc.vms */
+};
+_Static_assert(sizeof(struct lb_gc_key) == 24, "lb_gc_key");
+
+/*
+ * Never reset; user space takes differences. Only the thread of the key writes
+ * here. Of a phase only count, wall_ns, the maxima and the slots are kept.
+ */
+struct lb_gc_val {
+	__u64 count;
+	__u64 wall_ns;
+	__u64 cpu_ns;	 /* of wall_ns, on a CPU */
+	__u64 max_ns[2]; /* of the interval with epoch max_epoch[], by parity */
+	__u64 max_epoch[2];
+	__u64 n_finalizers;
+	__u64 finalizers_ns;	      /* of wall_ns */
+	__u64 phase_ns[LB_GC_PHASES]; /* finalizers are not in it */
+	__u64 n_cycles;		      /* that ended */
+	__u64 n_timed_cycles;	      /* whose begin was seen, too */
+	__u64 cycles_ns;	      /* of these, from begin to end */
+	__u64 first_heap, last_heap;  /* bytes, before and after */
+	__u32 log2[LB_GC_LOG2];	      /* in the unit of lb_gc_config */
+	__u32 fine[LB_GC_FINE];	      /* ns */
+};
+
+/* One pause. */
+struct lb_gc_event {
+	__u64 begin_ns; /* CLOCK_MONOTONIC */
+	__u64 g_addr;
+	__u64 wall_ns;
+	__u64 cpu_ns;
+	__u64 finalizers_ns;
+	__u64 phase_ns[LB_GC_PHASES];
+	__u64 heap_before, heap_after; /* bytes */
+	__u32 tgid, tid;
+	__u32 n_finalizers;
+	__u8 entry;			/* enum lb_gc_entry */
+	__u8 phase_before, phase_after; /* gc.state */
+	__u8 pad;
+};
+_Static_assert(sizeof(struct lb_gc_event) == 120, "lb_gc_event");
+
+enum lb_gc_flag {
+	LB_GC_F_EVENTS = 1, /* a record for each pause of min_ns or more */
+	LB_GC_F_PHASES = 2, /* a histogram for each phase */
+	LB_GC_F_STACKS = 4, /* the stack of each pause of min_ns or more */
+	LB_GC_F_ON = 8,
+};
+
+struct lb_gc_config {
+	__u64 min_ns;
+	__u64 unit_ns; /* of lb_gc_val.log2 */
+	__u64 epoch;   /* number of the interval */
+	__u32 flags;   /* enum lb_gc_flag */
+	__u32 pad;
+};
+_Static_assert(sizeof(struct lb_gc_config) == 32, "lb_gc_config");
+
+/* Samples of one process, key: tgid. */
+struct lb_gc_samples {
+	__u64 all;
+	__u64 known;		    /* of all: the VM of the thread was known */
+	__u64 in_gc;		    /* of known */
+	__u64 phases[LB_GC_PHASES]; /* of in_gc, by gc.state */
+};
+_Static_assert(sizeof(struct lb_gc_samples) == 72, "lb_gc_samples");
+
+enum lb_gc_counter {
+	LB_GC_CNT_THROWN = 0, /* pauses that an error was thrown through */
+	LB_GC_CNT_READ,	      /* target memory could not be read */
+	LB_GC_CNT_FULL,	      /* no room for another thread or VM */
+	LB_GC_CNT_RING,	      /* events that did not fit */
+	LB_GC_CNT_MAX
+};
+
 #endif

@@ -195,4 +195,54 @@ LB_API void lb_session_totals(const struct lb_session *session,
 LB_API const char *lb_session_trouble(const struct lb_session *session,
 				      size_t i);
 
+/* ---- garbage collector ---- */
+
+struct lb_gc;
+
+/** lb_gc_new() - begin a run without processes. Return: 0, -ENOMEM. */
+LB_API int lb_gc_new(struct lb_gc **gc_ret);
+/** Takes all probes away. */
+LB_API void lb_gc_free(struct lb_gc *gc);
+/** Why the last call on @gc failed, one line; "" when it did not. */
+LB_API const char *lb_gc_error(const struct lb_gc *gc);
+/**
+ * lb_gc_add_pid() - find the LuaJIT VMs of one process
+ * Return: 0 (also when it was added before), -ESRCH, -EACCES, -ENOENT (no
+ * LuaJIT in it), -EOPNOTSUPP (a LuaJIT whose collector is not understood),
+ * -ENOMEM.
+ */
+LB_API int lb_gc_add_pid(struct lb_gc *gc, int pid);
+/**
+ * lb_gc_attach() - tell BPF of the processes added since the last call
+ * @procs_fd: map of struct lb_gc_proc
+ * @prog_fds: a program for each enum lb_gc_point, @n of them; NULL: no probes
+ * Return: 0, or what the kernel said of the first process it refused; one that
+ * is gone by now is no failure.
+ */
+LB_API int lb_gc_attach(struct lb_gc *gc, int procs_fd, const int *prog_fds,
+			size_t n);
+/** Processes that have not exited, as far as is known. */
+LB_API size_t lb_gc_alive(struct lb_gc *gc);
+/** Do all VMs show each change of phase? */
+LB_API bool lb_gc_exact_phases(const struct lb_gc *gc);
+
+/* The collector's own figures, as they are now. Sizes in bytes. */
+struct lb_gc_figures {
+	uint64_t heap;
+	uint64_t threshold;
+	uint64_t debt;
+	uint64_t estimate;
+	uint32_t state;
+	uint32_t pad;
+};
+
+/**
+ * lb_gc_read() - the figures of one VM
+ * @vm: struct lb_gc_key.vm
+ * @g_addr: global_State
+ * Return: 0, -ESRCH, -ENOENT (such a process was not added), -EFAULT.
+ */
+LB_API int lb_gc_read(const struct lb_gc *gc, int pid, unsigned int vm,
+		      uint64_t g_addr, struct lb_gc_figures *figures_ret);
+
 #endif

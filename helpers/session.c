@@ -131,6 +131,12 @@ size_t lb_wire_size(const char *name)
 		{ "lb_config", sizeof(struct lb_config) },
 		{ "lb_map_fds", sizeof(struct lb_map_fds) },
 		{ "lb_needs", sizeof(struct lb_needs) },
+		{ "lb_gc_key", sizeof(struct lb_gc_key) },
+		{ "lb_gc_val", sizeof(struct lb_gc_val) },
+		{ "lb_gc_event", sizeof(struct lb_gc_event) },
+		{ "lb_gc_config", sizeof(struct lb_gc_config) },
+		{ "lb_gc_samples", sizeof(struct lb_gc_samples) },
+		{ "lb_gc_figures", sizeof(struct lb_gc_figures) },
 		{ "lb_totals", sizeof(struct lb_totals) },
 	};
 

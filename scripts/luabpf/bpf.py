@@ -10,7 +10,8 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Set
+from typing import (Any, Callable, Dict, Iterator, List, Mapping, Optional,
+                    Sequence, Set, Tuple)
 
 from luabpf import headers, lib
 from luabpf.cli import Fail, message
@@ -116,7 +117,8 @@ class Program:
     def load(self, kind: str, functions: Sequence[str]) -> None:
         """Load FUNCTIONS as programs of KIND. Raises Fail."""
         types = {"perf_event": self._bcc.BPF.PERF_EVENT,
-                 "raw_tracepoint": self._bcc.BPF.RAW_TRACEPOINT}
+                 "raw_tracepoint": self._bcc.BPF.RAW_TRACEPOINT,
+                 "uprobe": self._bcc.BPF.KPROBE}
         catch = _Stderr()
         try:
             with catch:
@@ -159,6 +161,36 @@ class Program:
         self._bpf.detach_perf_event(
             ev_type=self._bcc.PerfType.SOFTWARE,
             ev_config=self._bcc.PerfSWConfig.CPU_CLOCK)
+
+    def map_put(self, name: str, key: bytes, value: bytes) -> None:
+        """Set an entry of a map."""
+        table = self._bpf[name.encode()]
+        table[table.Key.from_buffer_copy(key)] = \
+            table.Leaf.from_buffer_copy(value)
+
+    def map_items(self, name: str) -> Iterator[Tuple[bytes, bytes]]:
+        """Entries of a hash map, as they are at the moment."""
+        for key, value in self._bpf[name.encode()].items():
+            yield bytes(key), bytes(value)
+
+    def counters(self, name: str) -> Dict[int, int]:
+        """Sums over the CPUs of a per-CPU array of u64."""
+        table = self._bpf[name.encode()]
+        return {key.value: sum(table.getvalue(key)) for key in table.keys()}
+
+    def open_ring(self, name: str, take: Callable[[bytes], None]) -> None:
+        """Have TAKE called with each record of a ring, by poll_ring()."""
+        self._bpf[name.encode()].open_ring_buffer(
+            lambda _cpu, data, size: take(lib.bytes_at(data, size)))
+
+    def poll_ring(self, timeout_ms: int) -> None:
+        """Take what is in the rings, after TIMEOUT_MS at the latest."""
+        self._bpf.ring_buffer_poll(timeout_ms)
+
+    def attach_switch(self, function: str) -> None:
+        """Run FUNCTION when a CPU goes from one task to another."""
+        self._bpf.attach_raw_tracepoint(tp=b"sched_switch",
+                                        fn_name=function.encode())
 
     def attach_exec(self, function: str) -> None:
         """Run FUNCTION when a process replaces its image."""

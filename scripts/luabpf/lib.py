@@ -35,6 +35,12 @@ class _MapFds(ctypes.Structure):
         "config", "counters", "ring", "progs")]
 
 
+class _Figures(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in (
+        "heap", "threshold", "debt", "estimate")] + [
+        ("state", ctypes.c_uint32), ("pad", ctypes.c_uint32)]
+
+
 class _Needs(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint32) for name in (
         "rows", "blocks", "rules", "procs")]
@@ -111,6 +117,16 @@ FUNCTIONS: Dict[str, Tuple[object, List[object]]] = {
         _PTR, ctypes.c_size_t, ctypes.POINTER(ctypes.c_uint64),
         ctypes.POINTER(_INT)]),
     "lb_session_totals": (None, [_PTR, ctypes.POINTER(_Totals)]),
+    "lb_gc_new": (_INT, [ctypes.POINTER(_PTR)]),
+    "lb_gc_free": (None, [_PTR]),
+    "lb_gc_error": (ctypes.c_char_p, [_PTR]),
+    "lb_gc_add_pid": (_INT, [_PTR, _INT]),
+    "lb_gc_attach": (_INT, [_PTR, _INT, ctypes.POINTER(_INT),
+                            ctypes.c_size_t]),
+    "lb_gc_alive": (ctypes.c_size_t, [_PTR]),
+    "lb_gc_exact_phases": (ctypes.c_bool, [_PTR]),
+    "lb_gc_read": (_INT, [_PTR, _INT, ctypes.c_uint, ctypes.c_uint64,
+                          ctypes.POINTER(_Figures)]),
     "lb_session_trouble": (ctypes.c_char_p, [_PTR, ctypes.c_size_t]),
 }
 
@@ -162,7 +178,8 @@ def _load() -> ctypes.CDLL:
         raise Fail("libluabpf.so was not built from the BPF headers beside it",
                    hint="run make")
     for struct, wire in ((_MapFds, b"lb_map_fds"), (_Needs, b"lb_needs"),
-                         (_Totals, b"lb_totals")):
+                         (_Totals, b"lb_totals"),
+                         (_Figures, b"lb_gc_figures")):
         size = library.lb_wire_size(wire)
         if size != ctypes.sizeof(struct):
             raise Fail(f"libluabpf.so is of another version: {wire.decode()} "
@@ -298,9 +315,82 @@ class Session:
             lines.append(_text(raw))
 
 
+@dataclass(frozen=True)
+class Figures:
+    """The collector's own figures, bytes; see struct lb_gc_figures."""
+
+    heap: int
+    threshold: int
+    debt: int
+    estimate: int
+    state: int
+
+
+class Collector:
+    """Processes whose garbage collector is measured; a context manager."""
+
+    def __init__(self) -> None:
+        self._lib = _load()
+        self._handle = _PTR()
+        self._check(self._lib.lb_gc_new(ctypes.byref(self._handle)))
+
+    def __enter__(self) -> "Collector":
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._lib.lb_gc_free(self._handle)
+        self._handle = _PTR()
+
+    def _check(self, result: int) -> None:
+        if result < 0:
+            text = _text(self._lib.lb_gc_error(self._handle)) \
+                if self._handle else ""
+            raise Error(-result, text)
+
+    def add_pid(self, pid: int) -> None:
+        """Find the VMs of process PID. Raises Error."""
+        self._check(self._lib.lb_gc_add_pid(self._handle, pid))
+
+    def attach(self, procs_fd: int, programs: List[int]) -> None:
+        """Set probes in processes that have none yet; PROGRAMS: descriptors
+        by enum lb_gc_point, or none for no probes. Raises Error."""
+        fds = (_INT * len(programs))(*programs)
+        self._check(self._lib.lb_gc_attach(
+            self._handle, procs_fd, fds if programs else None, len(programs)))
+
+    def alive(self) -> int:
+        """Processes that have not exited."""
+        return int(self._lib.lb_gc_alive(self._handle))
+
+    def exact_phases(self) -> bool:
+        """Whether each change of phase is seen in all VMs."""
+        return bool(self._lib.lb_gc_exact_phases(self._handle))
+
+    def read(self, pid: int, vm: int, g_addr: int) -> Figures:
+        """What the collector of one VM says of itself now. Raises Error."""
+        raw = _Figures()
+        self._check(self._lib.lb_gc_read(self._handle, pid, vm, g_addr,
+                                         ctypes.byref(raw)))
+        return Figures(raw.heap, raw.threshold, raw.debt, raw.estimate,
+                       raw.state)
+
+
+def check_size(name: str, size: int) -> None:
+    """Raise Fail unless struct NAME of lb_wire.h has SIZE bytes."""
+    found = _load().lb_wire_size(name.encode())
+    if found != size:
+        raise Fail(f"libluabpf.so is of another version: {name} has {found} "
+                   "bytes", hint="run make clean all")
+
+
+def bytes_at(addr: int, size: int) -> bytes:
+    """Copy of memory of this process that a callback was given."""
+    return ctypes.string_at(addr, size)
+
+
 def version() -> str:
     """Version of the C core."""
     return _text(_load().lb_version())
 
 
-__all__ = ["Error", "Needs", "Session", "Totals", "errno", "version"]
+__all__ = ["Collector", "Error", "Figures", "Needs", "Session", "Totals", "errno", "version"]
