@@ -42,9 +42,9 @@ LIB := $(OUTPUT)/libluabpf.so
 COMMAND := $(OUTPUT)/lj-offsets
 COMMAND_MAIN := $(OUTPUT)/helpers/lj_offsets.o
 COMMAND_OBJS := $(patsubst %,$(OUTPUT)/helpers/%.o,\
-	build dwarf fields)
+	build dwarf)
 COMMAND_SHARED := $(patsubst %,$(OUTPUT)/helpers/%.o,\
-	buf code ehframe elf luajit offsets opcodes scan scanfunc)
+	buf code ehframe elf fields layout luajit offsets opcodes scan scanfunc)
 COMMAND_LIBS := -ldw -lelf $(shell $(PKG_CONFIG) --libs capstone)
 LIB_OBJS := $(filter-out $(COMMAND_MAIN) $(COMMAND_OBJS),\
 	$(patsubst helpers/%.c,$(OUTPUT)/helpers/%.o,$(wildcard helpers/*.c)))
@@ -72,6 +72,12 @@ $(COMMAND): $(COMMAND_MAIN) $(COMMAND_OBJS) $(COMMAND_SHARED)
 	$(say) LD $@
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(COMMAND_LIBS) \
 		$(filter -fsanitize%,$(LB_LIBS))
+
+# No entry of the table, as with a build of tomorrow: for tests, with an OUTPUT
+# of its own.
+ifeq ($(LB_WITHOUT_TABLE),1)
+$(OUTPUT)/helpers/offsets.o: LB_CFLAGS += -DLB_WITHOUT_TABLE
+endif
 
 # Unit tests see internal functions: they link the objects, not the library.
 $(OUTPUT)/tests/unit/%: tests/unit/%.c $(LIB_OBJS) $(COMMAND_OBJS)

@@ -181,9 +181,8 @@ static void object_parse(struct lb_object *object)
 		object->vm_err = err;
 	}
 	if (!err)
-		object->vm_err =
-			lb_offsets_find(&object->luajit, &object->offsets,
-					&object->offsets_name);
+		object->vm_err = lb_offsets_choose(object->elf, &object->luajit,
+						   &object->source);
 	object->unwind_err = lb_unwind_build(
 		object->elf, object->has_vm ? &object->luajit : NULL,
 		&object->unwind);

@@ -24,10 +24,11 @@ struct lb_object {
 	int unwind_err;
 	/* the VM in this file, if any */
 	bool has_vm;
-	int vm_err; /* 0, or why its offsets are not known */
+	/* 0; -EOPNOTSUPP: its entry code is not understood; -ENOENT: its
+	 * offsets are not known, see lb_offsets_explain() */
+	int vm_err;
 	struct lb_luajit luajit;
-	struct lj_offsets offsets;
-	const char *offsets_name;
+	struct lb_offsets_source source;
 	/* where its blocks begin in the table of all */
 	bool placed;
 	uint32_t block;

@@ -3,12 +3,23 @@
  * struct lj_offsets of one file, chosen by what its machine code shows.
  */
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 
 #define LJ_OFFSETS_TABLE
+#include "fields.h"
+#include "layout.h"
 #include "offsets.h"
 
-#define N_ENTRIES (sizeof(lj_offsets_table) / sizeof(lj_offsets_table[0]))
-#define N_MEMBERS (sizeof(struct lj_offsets) / sizeof(__u32))
+#define N_MEMBERS LB_SCAN_N_FIELDS
+
+/* `make LB_WITHOUT_TABLE=1`: for tests of what works without. */
+#ifdef LB_WITHOUT_TABLE
+static const size_t n_entries;
+#else
+static const size_t n_entries =
+	sizeof(lj_offsets_table) / sizeof(lj_offsets_table[0]);
+#endif
 
 _Static_assert(LJ_OFFSETS_NONE == LB_LUAJIT_NONE, "one value for both");
 
@@ -60,7 +71,7 @@ int lb_offsets_find(const struct lb_luajit *luajit,
 {
 	bool found = false;
 
-	for (size_t i = 0; i < N_ENTRIES; i++) {
+	for (size_t i = 0; i < n_entries; i++) {
 		const struct lj_offsets_entry *entry = &lj_offsets_table[i];
 
 		if (!lb_offsets_marks_equal(luajit, &entry->offsets))
@@ -79,9 +90,206 @@ int lb_offsets_find(const struct lb_luajit *luajit,
 int lb_offsets_entry(size_t index, const struct lj_offsets **offsets_ret,
 		     const char **name_ret)
 {
-	if (index >= N_ENTRIES)
+	if (index >= n_entries)
 		return -ENOENT;
 	*offsets_ret = &lj_offsets_table[index].offsets;
 	*name_ret = lj_offsets_table[index].name;
 	return 0;
+}
+
+/* ---- all sources ---- */
+
+static uint32_t value_of(const struct lj_offsets *offsets, size_t field)
+{
+	return ((const __u32 *)offsets)[field];
+}
+
+/* The first field on which both speak and differ, or N_MEMBERS. */
+static size_t first_difference(const struct lj_offsets *entry,
+			       const struct lb_scan *scan)
+{
+	for (size_t i = 0; scan && i < N_MEMBERS; i++)
+		if (scan->known[i] &&
+		    value_of(&scan->offsets, i) != value_of(entry, i))
+			return i;
+	return N_MEMBERS;
+}
+
+static void take_entry(struct lb_offsets_source *source,
+		       const struct lj_offsets_entry *entry)
+{
+	if (source->entry_name) {
+		keep_common(&source->offsets, &entry->offsets);
+		return;
+	}
+	source->offsets = entry->offsets;
+	source->entry_name = entry->name;
+}
+
+/*
+ * All entries with these marks that the code does not contradict. If there are
+ * entries, but none such: a problem.
+ */
+static void join_header(struct lb_offsets_source *source,
+			const struct lb_luajit *luajit,
+			const struct lb_scan *scan)
+{
+	for (size_t i = 0; i < n_entries; i++) {
+		const struct lj_offsets_entry *entry = &lj_offsets_table[i];
+		size_t field;
+
+		if (!lb_offsets_marks_equal(luajit, &entry->offsets))
+			continue;
+		field = first_difference(&entry->offsets, scan);
+		if (field == N_MEMBERS) {
+			take_entry(source, entry);
+		} else if (!source->problem) {
+			source->problem = LB_OFFSETS_DIFFER;
+			source->problem_field = field;
+			source->header_value = value_of(&entry->offsets, field);
+			source->scan_value = value_of(&scan->offsets, field);
+		}
+	}
+	if (source->entry_name)
+		source->problem = LB_OFFSETS_OK;
+	for (size_t i = 0; i < N_MEMBERS; i++)
+		if (source->entry_name)
+			source->from[i] = LB_FROM_HEADER;
+}
+
+static void join_scan(struct lb_offsets_source *source,
+		      const struct lb_scan *scan)
+{
+	__u32 *values = (__u32 *)&source->offsets;
+
+	for (size_t i = 0; i < N_MEMBERS; i++) {
+		if (!scan->known[i])
+			continue;
+		source->from[i] = source->from[i] ? LB_FROM_BOTH : LB_FROM_SCAN;
+		values[i] = value_of(&scan->offsets, i);
+	}
+}
+
+/* Fields that entries with the same marks disagree on are not known either. */
+static void forget_nothing(struct lb_offsets_source *source)
+{
+	static const size_t optional[] = {
+		LB_SCAN_FIELD(g_cur_l),	 LB_SCAN_FIELD(g_jit_l),
+		LB_SCAN_FIELD(vm_lfunc), LB_SCAN_FIELD(vm_ffunc),
+		LB_SCAN_FIELD(sn_mcofs),
+	};
+
+	for (size_t i = 0; i < N_MEMBERS; i++) {
+		bool is_optional = false;
+
+		for (size_t j = 0; j < sizeof(optional) / sizeof(*optional);
+		     j++)
+			is_optional |= optional[j] == i;
+		if (value_of(&source->offsets, i) == LJ_OFFSETS_NONE &&
+		    !is_optional)
+			source->from[i] = LB_FROM_NONE;
+	}
+}
+
+/* Without these no stack can be walked. */
+static void check_needed(struct lb_offsets_source *source)
+{
+	static const size_t needed[] = {
+		LB_SCAN_FIELD(gc64),	   LB_SCAN_FIELD(g2disp),
+		LB_SCAN_FIELD(g_vmstate),  LB_SCAN_FIELD(cframe_size),
+		LB_SCAN_FIELD(g_jit_base), LB_SCAN_FIELD(l_gct),
+		LB_SCAN_FIELD(l_glref),	   LB_SCAN_FIELD(l_base),
+		LB_SCAN_FIELD(l_maxstack), LB_SCAN_FIELD(l_stack),
+		LB_SCAN_FIELD(l_cframe),   LB_SCAN_FIELD(cf_nres),
+		LB_SCAN_FIELD(cf_l),	   LB_SCAN_FIELD(cf_pc),
+		LB_SCAN_FIELD(cf_prev),	   LB_SCAN_FIELD(cf_r14),
+		LB_SCAN_FIELD(cf_rbx),	   LB_SCAN_FIELD(cf_rbp),
+		LB_SCAN_FIELD(cf_ra),	   LB_SCAN_FIELD(fn_gct),
+		LB_SCAN_FIELD(fn_ffid),	   LB_SCAN_FIELD(fn_pc),
+		LB_SCAN_FIELD(pt_size),
+	};
+
+	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
+		if (source->from[needed[i]] &&
+		    source->from[needed[i]] != LB_FROM_LAYOUT)
+			continue;
+		source->problem = LB_OFFSETS_MISSING;
+		source->problem_field = needed[i];
+		return;
+	}
+}
+
+int lb_offsets_join(const struct lb_luajit *luajit, const struct lb_scan *scan,
+		    struct lb_offsets_source *source_ret)
+{
+	struct lb_offsets_source source = { .scan_err = scan ? 0 : -ENOENT };
+
+	memset(&source.offsets, 0xff, sizeof(source.offsets));
+	join_header(&source, luajit, scan);
+	if (scan)
+		join_scan(&source, scan);
+	forget_nothing(&source);
+	if (!source.problem)
+		check_needed(&source);
+	if (!source.problem)
+		lb_layout_add(&source);
+	*source_ret = source;
+	return source.problem ? -ENOENT : 0;
+}
+
+int lb_offsets_choose(const struct lb_elf *elf, const struct lb_luajit *luajit,
+		      struct lb_offsets_source *source_ret)
+{
+	struct lb_scan scan;
+	int scan_err = lb_scan_offsets(elf, luajit, &scan);
+	int err;
+
+	if (scan_err == -ENOMEM)
+		return scan_err;
+	err = lb_offsets_join(luajit, scan_err ? NULL : &scan, source_ret);
+	source_ret->scan_err = scan_err;
+	return err;
+}
+
+void lb_offsets_explain(const struct lb_offsets_source *source, char *text,
+			size_t size)
+{
+	const char *name = lb_fields[source->problem_field].name;
+
+	if (source->problem == LB_OFFSETS_DIFFER)
+		snprintf(text, size,
+			 "the table has %s at %d, its machine code at %d", name,
+			 (int)source->header_value, (int)source->scan_value);
+	else if (source->problem == LB_OFFSETS_MISSING && source->scan_err)
+		snprintf(text, size,
+			 "no entry of the table has its marks, and its machine "
+			 "code is not understood");
+	else if (source->problem == LB_OFFSETS_MISSING)
+		snprintf(text, size,
+			 "no entry of the table has its marks, and its machine "
+			 "code does not show %s",
+			 name);
+	else if (size)
+		text[0] = 0;
+}
+
+const char *lb_offsets_from_word(unsigned int from)
+{
+	static const char *const words[LB_FROM_MAX] = {
+		[LB_FROM_NONE] = "none",     [LB_FROM_HEADER] = "table",
+		[LB_FROM_SCAN] = "code",     [LB_FROM_BOTH] = "table, code",
+		[LB_FROM_LAYOUT] = "layout", [LB_FROM_LIVE] = "live",
+	};
+
+	return from < LB_FROM_MAX ? words[from] : "?";
+}
+
+size_t lb_offsets_count(const struct lb_offsets_source *source,
+			unsigned int from)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < N_MEMBERS; i++)
+		n += source->from[i] == from;
+	return n;
 }

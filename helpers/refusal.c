@@ -44,6 +44,7 @@ int lb_refusal_text(const struct lb_subject *subject, char *text_ret,
 {
 	const struct line line = { text_ret, size };
 	const struct lb_object *vm = subject->vm_unknown;
+	char text[160];
 
 	if (!vm)
 		return refuse_without_vm(subject, &line);
@@ -53,18 +54,22 @@ int lb_refusal_text(const struct lb_subject *subject, char *text_ret,
 			      "entry code is not understood",
 			      subject->pid, vm->name,
 			      (unsigned long long)vm->luajit.vm_vaddr);
-	if (vm->vm_err)
+	if (vm->vm_err) {
+		lb_offsets_explain(&vm->source, text, sizeof(text));
 		return refuse(&line, -EOPNOTSUPP,
 			      "PID %d: %s holds a LuaJIT VM of an unknown "
-			      "build: no offsets for %s, G2DISP %u, cur_L %u",
+			      "build (%s, G2DISP %u, cur_L %d): %s",
 			      subject->pid, vm->name,
 			      vm->luajit.gc64 ? "GC64" : "32-bit references",
-			      vm->luajit.g2disp, vm->luajit.g_cur_l);
-	if (!vm->offsets.gc64)
+			      vm->luajit.g2disp, (int)vm->luajit.g_cur_l, text);
+	}
+	if (!vm->source.offsets.gc64)
 		return refuse(&line, -EOPNOTSUPP,
 			      "PID %d: %s holds a LuaJIT VM with 32-bit "
 			      "references (%s); only GC64 builds can be walked",
-			      subject->pid, vm->name, vm->offsets_name);
+			      subject->pid, vm->name,
+			      vm->source.entry_name ? vm->source.entry_name
+						    : "unknown build");
 	return refuse(&line, -EOPNOTSUPP,
 		      "PID %d: %s holds a LuaJIT VM, but its unwind table "
 		      "cannot be used: %s",

@@ -199,6 +199,8 @@ static void scan_marks(struct lb_scan_state *scan, const struct lb_ops *range)
 	/* LuaJIT 2.0, which knows no 64-bit references */
 	if (KNOWN(scan, g_vmstate) && !have_cur_l && !GET(scan, gc64))
 		set_none(scan, LB_SCAN_FIELD(g_cur_l));
+	if (have_cur_l) /* one of both is there */
+		set_none(scan, LB_SCAN_FIELD(g_jit_l));
 }
 
 /* lj_vm_call: where it saves its arguments and L->cframe. */

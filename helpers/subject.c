@@ -18,7 +18,7 @@ static int read_target(void *arg, uint64_t addr, void *buf, size_t size)
 /* BPF walks 64-bit references and two-slot frames only. */
 static bool can_be_walked(const struct lb_object *object)
 {
-	return !object->vm_err && object->placed && object->offsets.gc64;
+	return !object->vm_err && object->placed && object->source.offsets.gc64;
 }
 
 /* Index of the VM in entry.lj, 1 and up; 0 if it cannot be walked. */
@@ -39,7 +39,7 @@ static unsigned int vm_index(struct lb_subject *subject,
 	if (entry->n_vms == LB_VMS_MAX)
 		return 0;
 	subject->vms[entry->n_vms] = object;
-	entry->lj[entry->n_vms] = object->offsets;
+	entry->lj[entry->n_vms] = object->source.offsets;
 	return ++entry->n_vms;
 }
 
