@@ -245,4 +245,55 @@ struct lb_gc_figures {
 LB_API int lb_gc_read(const struct lb_gc *gc, int pid, unsigned int vm,
 		      uint64_t g_addr, struct lb_gc_figures *figures_ret);
 
+/* ---- facts about processes, files and this system (lua-doctor) ---- */
+
+struct lb_doctor;
+
+enum lb_fact_kind {
+	LB_FACT_TEXT = 0,
+	LB_FACT_NUMBER,
+	LB_FACT_FLAG, /* number: 0 or 1 */
+};
+
+/*
+ * One fact: `key` of the `item`th thing of a group. Facts of one item follow
+ * each other. All texts are owned by the handle.
+ */
+struct lb_fact {
+	const char *group;
+	const char *key;
+	const char *text; /* of a number: where it came from, or "" */
+	uint64_t number;
+	uint32_t item;
+	uint32_t kind; /* enum lb_fact_kind */
+};
+
+LB_API int lb_doctor_new(struct lb_doctor **doctor_ret);
+LB_API void lb_doctor_free(struct lb_doctor *doctor);
+/** Why the last call on @doctor failed, one line. */
+LB_API const char *lb_doctor_error(const struct lb_doctor *doctor);
+/**
+ * lb_doctor_pid() - all that can be learnt of one process without touching it
+ * Groups: `process`, `vm` (files with a LuaJIT VM), `offset` (item: that of the
+ * vm), `live` (VMs at work), `lua` (files with another Lua), `trouble` (files
+ * that cannot be unwound).
+ * Return: 0 (also for a process without a VM), -ESRCH, -EACCES, -EPERM,
+ * -EOPNOTSUPP (32-bit), -EINVAL (a thread), -ENOMEM.
+ */
+LB_API int lb_doctor_pid(struct lb_doctor *doctor, int pid);
+/**
+ * lb_doctor_all() - `process`, `vm` and `lua` in short of each process with a
+ * Lua; those that cannot be read are counted in group `unread`
+ */
+LB_API int lb_doctor_all(struct lb_doctor *doctor);
+/** lb_doctor_file() - `vm` and `offset`, or `lua`, of one file. -ENOEXEC, ...
+ */
+LB_API int lb_doctor_file(struct lb_doctor *doctor, const char *path);
+/** lb_doctor_kernel() - group `kernel`: what this system lets us do, by trial
+ */
+LB_API int lb_doctor_kernel(struct lb_doctor *doctor);
+/** lb_doctor_fact() - the @i th fact learnt. Return: 0, -ENOENT. */
+LB_API int lb_doctor_fact(const struct lb_doctor *doctor, size_t i,
+			  struct lb_fact *fact_ret);
+
 #endif

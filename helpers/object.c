@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mapped files of a run, and their rows in the tables that BPF reads. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "object.h"
 
@@ -214,6 +216,36 @@ static char *last_part(const char *path)
 	return strdup(slash && slash[1] ? slash + 1 : path);
 }
 
+/* A new object of a file that is in none yet; takes @elf, NULL with @elf_err.
+ */
+static int add_object(struct lb_objects *objects, struct lb_elf *elf,
+		      int elf_err, const char *path,
+		      struct lb_object **object_ret)
+{
+	struct lb_object *object = calloc(1, sizeof(*object));
+
+	if (!object ||
+	    grow(&objects->all, objects->n_all, 1, sizeof(*objects->all))) {
+		free(object);
+		lb_elf_free(elf);
+		return -ENOMEM;
+	}
+	object->name = last_part(path);
+	object->elf = elf;
+	object->unwind_err = elf_err;
+	if (elf)
+		object_parse(object);
+	if (object->unwind) {
+		int err = place(&objects->tables, object);
+
+		if (err)
+			object->unwind_err = err;
+	}
+	objects->all[objects->n_all++] = object;
+	*object_ret = object;
+	return 0;
+}
+
 int lb_objects_get(struct lb_objects *objects, const struct lb_proc *proc,
 		   const struct lb_proc_map *map, struct lb_object **object_ret)
 {
@@ -243,31 +275,32 @@ int lb_objects_get(struct lb_objects *objects, const struct lb_proc *proc,
 	if (object) {
 		lb_elf_free(elf);
 	} else {
-		object = calloc(1, sizeof(*object));
-		if (!object || grow(&objects->all, objects->n_all, 1,
-				    sizeof(*objects->all))) {
-			free(object);
-			lb_elf_free(elf);
-			return -ENOMEM;
-		}
-		object->name = last_part(map->path);
-		object->elf = elf;
-		object->unwind_err = elf_err;
-		if (elf)
-			object_parse(object);
-		if (object->unwind) {
-			int err = place(&objects->tables, object);
+		int err = add_object(objects, elf, elf_err, map->path, &object);
 
-			if (err)
-				object->unwind_err = err;
-		}
-		objects->all[objects->n_all++] = object;
+		if (err)
+			return err;
 	}
 	key.object = object;
 	if (map->kind != LB_MAP_VDSO && add_key(objects, &key))
 		return -ENOMEM;
 	*object_ret = object;
 	return 0;
+}
+
+int lb_objects_open(struct lb_objects *objects, const char *path,
+		    struct lb_object **object_ret)
+{
+	_cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct lb_elf *elf;
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st))
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EISDIR;
+	int err = lb_elf_open_fd(fd, path, &elf);
+
+	return err ? err : add_object(objects, elf, 0, path, object_ret);
 }
 
 struct lb_sym *lb_object_sym(struct lb_object *object,

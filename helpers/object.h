@@ -57,6 +57,13 @@ void lb_objects_free(struct lb_objects *objects);
 int lb_objects_get(struct lb_objects *objects, const struct lb_proc *proc,
 		   const struct lb_proc_map *map,
 		   struct lb_object **object_ret);
+/**
+ * lb_objects_open() - the object of a file by its path, without a process
+ * Return: 0, what open gave, -EISDIR (no regular file), what lb_elf_open_fd()
+ * gave, -ENOMEM.
+ */
+int lb_objects_open(struct lb_objects *objects, const char *path,
+		    struct lb_object **object_ret);
 /** Tables of all objects; valid until the next lb_objects_get(). */
 struct lb_tables *lb_objects_tables(struct lb_objects *objects);
 /** Number of objects, and each of them. */

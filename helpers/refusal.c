@@ -39,41 +39,48 @@ static int refuse_without_vm(const struct lb_subject *subject,
 		      subject->pid, subject->n_maps);
 }
 
+void lb_refusal_vm(const struct lb_object *vm, char *text_ret, size_t size)
+{
+	const struct line line = { text_ret, size };
+	char text[160];
+
+	if (vm->vm_err == -EOPNOTSUPP) {
+		refuse(&line, 0,
+		       "%s holds a LuaJIT VM at 0x%llx whose entry code is not "
+		       "understood",
+		       vm->name, (unsigned long long)vm->luajit.vm_vaddr);
+	} else if (vm->vm_err) {
+		lb_offsets_explain(&vm->source, text, sizeof(text));
+		refuse(&line, 0,
+		       "%s holds a LuaJIT VM of an unknown build (%s, G2DISP "
+		       "%u, cur_L %d): %s",
+		       vm->name, vm->luajit.gc64 ? "GC64" : "32-bit references",
+		       vm->luajit.g2disp, (int)vm->luajit.g_cur_l, text);
+	} else if (!vm->placed) {
+		refuse(&line, 0,
+		       "%s holds a LuaJIT VM, but its unwind table cannot be "
+		       "used: %s",
+		       vm->name, strerror(-vm->unwind_err));
+	} else {
+		refuse(&line, 0,
+		       "%s holds a LuaJIT VM with 32-bit references (%s); only "
+		       "GC64 builds can be walked",
+		       vm->name,
+		       vm->source.entry_name ? vm->source.entry_name
+					     : "unknown build");
+	}
+}
+
 int lb_refusal_text(const struct lb_subject *subject, char *text_ret,
 		    size_t size)
 {
 	const struct line line = { text_ret, size };
-	const struct lb_object *vm = subject->vm_unknown;
-	char text[160];
+	char why[384];
 
-	if (!vm)
+	if (!subject->vm_unknown)
 		return refuse_without_vm(subject, &line);
-	if (vm->vm_err == -EOPNOTSUPP)
-		return refuse(&line, -EOPNOTSUPP,
-			      "PID %d: %s holds a LuaJIT VM at 0x%llx whose "
-			      "entry code is not understood",
-			      subject->pid, vm->name,
-			      (unsigned long long)vm->luajit.vm_vaddr);
-	if (vm->vm_err) {
-		lb_offsets_explain(&vm->source, text, sizeof(text));
-		return refuse(&line, -EOPNOTSUPP,
-			      "PID %d: %s holds a LuaJIT VM of an unknown "
-			      "build (%s, G2DISP %u, cur_L %d): %s",
-			      subject->pid, vm->name,
-			      vm->luajit.gc64 ? "GC64" : "32-bit references",
-			      vm->luajit.g2disp, (int)vm->luajit.g_cur_l, text);
-	}
-	if (!vm->source.offsets.gc64)
-		return refuse(&line, -EOPNOTSUPP,
-			      "PID %d: %s holds a LuaJIT VM with 32-bit "
-			      "references (%s); only GC64 builds can be walked",
-			      subject->pid, vm->name,
-			      vm->source.entry_name ? vm->source.entry_name
-						    : "unknown build");
-	return refuse(&line, -EOPNOTSUPP,
-		      "PID %d: %s holds a LuaJIT VM, but its unwind table "
-		      "cannot be used: %s",
-		      subject->pid, vm->name, strerror(-vm->unwind_err));
+	lb_refusal_vm(subject->vm_unknown, why, sizeof(why));
+	return refuse(&line, -EOPNOTSUPP, "PID %d: %s", subject->pid, why);
 }
 
 int lb_refusal_other(const struct lb_subject *subject, char *text_ret,

@@ -9,6 +9,9 @@
 
 #include "subject.h"
 
+/** lb_refusal_vm() - why a VM cannot be walked; one line without a PID */
+void lb_refusal_vm(const struct lb_object *vm, char *text_ret, size_t size);
+
 /**
  * lb_refusal_text() - why @subject, which has no VM that can be walked, is
  * refused

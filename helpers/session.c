@@ -138,6 +138,7 @@ size_t lb_wire_size(const char *name)
 		{ "lb_gc_samples", sizeof(struct lb_gc_samples) },
 		{ "lb_gc_figures", sizeof(struct lb_gc_figures) },
 		{ "lb_totals", sizeof(struct lb_totals) },
+		{ "lb_fact", sizeof(struct lb_fact) },
 	};
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)

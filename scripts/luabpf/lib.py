@@ -7,7 +7,7 @@ import hashlib
 import os
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Mapping, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Tuple, Union
 
 from luabpf.cli import Fail
 
@@ -25,6 +25,10 @@ FOLD_DELIMIT = 2
 FOLD_LUA_ONLY = 4
 FOLD_LINES = 8
 FOLD_PER_PID = 16
+
+# enum lb_fact_kind
+_FACT_NUMBER = 1
+_FACT_FLAG = 2
 
 _STOPS = 16  # entries of lb_totals.by_stop
 
@@ -52,6 +56,12 @@ class _Totals(ctypes.Structure):
         "lost_storage", "lost_ring", "lost_other", "in_trace", "not_ready")] + [
         ("by_stop", ctypes.c_uint64 * _STOPS),
         ("stacks", ctypes.c_uint64)]
+
+
+class _Fact(ctypes.Structure):
+    _fields_ = [("group", ctypes.c_char_p), ("key", ctypes.c_char_p),
+                ("text", ctypes.c_char_p), ("number", ctypes.c_uint64),
+                ("item", ctypes.c_uint32), ("kind", ctypes.c_uint32)]
 
 
 _LOG_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int,
@@ -86,6 +96,17 @@ class Totals:
     by_reason: Mapping[str, int]  # failed, by word
 
 
+@dataclass(frozen=True)
+class Fact:
+    """One fact; see struct lb_fact."""
+
+    group: str
+    item: int
+    key: str
+    value: Union[str, int, bool]
+    source: str  # of a number, "" if it needs none
+
+
 # Every function of lb.h: result, arguments. A test compares this with lb.h.
 _INT = ctypes.c_int
 _SIZE_P = ctypes.POINTER(ctypes.c_size_t)
@@ -95,6 +116,14 @@ FUNCTIONS: Dict[str, Tuple[object, List[object]]] = {
     "lb_wire_id": (ctypes.c_char_p, []),
     "lb_wire_size": (ctypes.c_size_t, [ctypes.c_char_p]),
     "lb_stop_text": (ctypes.c_char_p, [ctypes.c_uint]),
+    "lb_doctor_new": (_INT, [ctypes.POINTER(_PTR)]),
+    "lb_doctor_free": (None, [_PTR]),
+    "lb_doctor_error": (ctypes.c_char_p, [_PTR]),
+    "lb_doctor_pid": (_INT, [_PTR, _INT]),
+    "lb_doctor_all": (_INT, [_PTR]),
+    "lb_doctor_file": (_INT, [_PTR, ctypes.c_char_p]),
+    "lb_doctor_kernel": (_INT, [_PTR]),
+    "lb_doctor_fact": (_INT, [_PTR, ctypes.c_size_t, ctypes.POINTER(_Fact)]),
     "lb_session_new": (_INT, [_LOG_FN, _PTR, ctypes.POINTER(_PTR)]),
     "lb_session_free": (None, [_PTR]),
     "lb_session_error": (ctypes.c_char_p, [_PTR]),
@@ -179,7 +208,7 @@ def _load() -> ctypes.CDLL:
                    hint="run make")
     for struct, wire in ((_MapFds, b"lb_map_fds"), (_Needs, b"lb_needs"),
                          (_Totals, b"lb_totals"),
-                         (_Figures, b"lb_gc_figures")):
+                         (_Figures, b"lb_gc_figures"), (_Fact, b"lb_fact")):
         size = library.lb_wire_size(wire)
         if size != ctypes.sizeof(struct):
             raise Fail(f"libluabpf.so is of another version: {wire.decode()} "
@@ -315,6 +344,57 @@ class Session:
             lines.append(_text(raw))
 
 
+class Doctor:
+    """Facts about processes, files and the system; a context manager."""
+
+    def __init__(self) -> None:
+        self._lib = _load()
+        self._handle = _PTR()
+        self._check(self._lib.lb_doctor_new(ctypes.byref(self._handle)))
+
+    def __enter__(self) -> "Doctor":
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._lib.lb_doctor_free(self._handle)
+        self._handle = _PTR()
+
+    def _check(self, result: int) -> None:
+        if result < 0:
+            raise Error(-result, _text(self._lib.lb_doctor_error(self._handle))
+                        if self._handle else "")
+
+    def pid(self, pid: int) -> None:
+        """Learn all about process PID. Raises Error."""
+        self._check(self._lib.lb_doctor_pid(self._handle, pid))
+
+    def all(self) -> None:
+        """Learn in short of each process with a Lua. Raises Error."""
+        self._check(self._lib.lb_doctor_all(self._handle))
+
+    def file(self, path: str) -> None:
+        """Learn all about one file. Raises Error."""
+        self._check(self._lib.lb_doctor_file(self._handle, os.fsencode(path)))
+
+    def kernel(self) -> None:
+        """Learn what this system allows. Raises Error."""
+        self._check(self._lib.lb_doctor_kernel(self._handle))
+
+    def facts(self) -> Iterator[Fact]:
+        """Yield what was learnt so far."""
+        raw, i = _Fact(), 0
+        while not self._lib.lb_doctor_fact(self._handle, i, ctypes.byref(raw)):
+            text = _text(raw.text)
+            value: Union[str, int, bool] = text
+            if raw.kind == _FACT_NUMBER:
+                value = raw.number
+            elif raw.kind == _FACT_FLAG:
+                value = bool(raw.number)
+            yield Fact(_text(raw.group), raw.item, _text(raw.key), value,
+                       text if raw.kind == _FACT_NUMBER else "")
+            i += 1
+
+
 @dataclass(frozen=True)
 class Figures:
     """The collector's own figures, bytes; see struct lb_gc_figures."""
@@ -393,4 +473,5 @@ def version() -> str:
     return _text(_load().lb_version())
 
 
-__all__ = ["Collector", "Error", "Figures", "Needs", "Session", "Totals", "errno", "version"]
+__all__ = ["Collector", "Doctor", "Error", "Fact", "Figures", "Needs",
+           "Session", "Totals", "errno", "version"]

@@ -5,6 +5,7 @@ import glob
 import os
 import re
 import subprocess
+import time
 from typing import List, Optional, Tuple
 
 import graphs
@@ -43,7 +44,18 @@ def _recipe(binary: str) -> Tuple[List[str], List[str], List[str]]:
         # dlopen in a static program draws a warning: nothing here loads.
         return (["cc"], ["host.c"], luajit + ["-static", archive, "-lm",
                                               "-ldl", "-Wl,--no-warnings"])
+    if binary == "loader":
+        return ["cc"], ["loader.c"], []
     return ["cc"], [binary + ".c"], luajit + ["-lluajit-5.1", "-pthread"]
+
+
+def wait_for(condition, what: str, seconds: float = 60) -> None:
+    """Until CONDITION() is true; an AssertionError when it never is."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError("waited in vain for " + what)
+        time.sleep(0.02)
 
 
 @functools.lru_cache(maxsize=None)

@@ -9,11 +9,11 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 import unittest
 
 import harness
 import hosts
+from hosts import wait_for
 
 BUSY = """
 local function burn(n)
@@ -25,14 +25,6 @@ print("ready") io.stdout:flush()
 local stop = os.time() + 300
 while os.time() < stop do burn(100000) end
 """
-
-
-def wait_for(condition, what, seconds=60):
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError("waited in vain for " + what)
-        time.sleep(0.02)
 
 
 class Tool:
