@@ -8,7 +8,6 @@ their real order. Reads the target only: no uprobe, no restart, no debug info.
 
 import argparse
 import sys
-import time
 from pathlib import Path
 from typing import List
 
@@ -19,7 +18,8 @@ for _folder in (_HERE.parent / "scripts",
         sys.path.insert(0, str(_folder))
         break
 
-from luabpf import __version__, bpf, cli, drain, lib, report  # noqa: E402
+from luabpf import (__version__, bpf, cli, drain, lib, report,  # noqa: E402
+                    targets)
 
 EXAMPLES = """examples:
   lua-stacks -p 185 30            # profile process 185 for 30 seconds
@@ -98,64 +98,6 @@ def parse_args(argv: List[str]) -> argparse.Namespace:
     if args.pid and args.tid:
         parser.error("-p and -L exclude each other")
     return args
-
-
-_HINTS = {
-    lib.errno.EPERM: "run as root",
-    lib.errno.EACCES: "run as root",
-    lib.errno.ESRCH: "pgrep -a NAME lists processes",
-    lib.errno.ENOENT: "use --wait if one is loaded later",
-    lib.errno.EMFILE: "raise the limit of open files (ulimit -n)",
-    lib.errno.EOPNOTSUPP: "see the table of supported builds in README.md",
-    lib.errno.EINVAL: "give the process with -p, or the thread with -L"}
-
-
-def _add_targets(session: lib.Session, args: argparse.Namespace) -> int:
-    """Add what was asked for; how many processes."""
-    if args.pid:
-        only = len(args.pid) == 1
-        for pid in args.pid:
-            # with several, one without a LuaJIT (a master) is no error, nor
-            # is one that has gone since its PID was looked up
-            try:
-                session.add_pid(pid, need_vm=only and not args.tree)
-            except lib.Error as error:
-                if only or error.code != lib.errno.ESRCH:
-                    raise
-                cli.message(str(error))
-        if args.tree:
-            session.add_tree()
-        elif not only:
-            return session.with_vm()
-    elif args.tid:
-        for tid in args.tid:
-            session.add_tid(tid)
-    else:
-        return session.add_all()
-    return session.alive()
-
-
-def discover(session: lib.Session, args: argparse.Namespace,
-             ending: drain.Ending) -> None:
-    """Find the processes to profile, waiting for them with --wait."""
-    waiting = False
-    while True:
-        try:
-            if _add_targets(session, args):
-                return
-            error = lib.Error(lib.errno.ENOENT,
-                              "no LuaJIT: none of the processes that can be "
-                              "read holds one")
-        except lib.Error as caught:
-            error = caught
-        if not args.wait or error.code != lib.errno.ENOENT:
-            raise cli.Fail(str(error), hint=_HINTS.get(error.code))
-        if ending.asked:
-            raise cli.Fail("ended before a LuaJIT appeared")
-        if not waiting:
-            cli.message("waiting for a LuaJIT...")
-            waiting = True
-        time.sleep(0.1 if args.pid or args.tid else 0.5)
 
 
 def set_cgroup(session: lib.Session, path: str) -> None:
@@ -280,19 +222,19 @@ def main(argv: List[str]) -> int:
             cli.message(text)
 
     cli.raise_limits()
+    wanted = targets.Targets(args.pid or [], args.tid or [], args.tree,
+                             args.wait)
     with drain.Ending() as ending, lib.Session(log) as session:
-        if args.tree:
-            session.watch(lib.WATCH_TREE)
-        elif not (args.pid or args.tid):
-            session.watch(lib.WATCH_ALL)
+        wanted.watch(session)
         try:
             if args.cgroup:
                 set_cgroup(session, args.cgroup)
-            discover(session, args, ending)
+            targets.find(session, wanted, ending)
             sample(session, args, ending)
             print_report(session, args)
         except lib.Error as error:
-            raise cli.Fail(str(error), hint=_HINTS.get(error.code)) from None
+            raise cli.Fail(str(error),
+                           hint=targets.HINTS.get(error.code)) from None
     return 0
 
 
