@@ -104,6 +104,7 @@ enum lb_rec_type {
 	LB_REC_PROC_NEW,    /* tgid used CPU and is not known */
 	LB_REC_PROC_EXEC,   /* tgid replaced its image */
 	LB_REC_PROC_RESCAN, /* tgid: a pc in no known mapping */
+	LB_REC_CALL,	    /* a function is called, or calls, first */
 };
 
 /*
@@ -245,6 +246,7 @@ enum lb_config_flag {
 	LB_CONFIG_OFF = 64,	/* do not take samples (yet, or any more) */
 	LB_CONFIG_VMSTATE =
 		128, /* stacks that differ in vmstate are different */
+	LB_CONFIG_CALLERS = 256, /* count by caller and callee */
 };
 
 /* ---- probes ---- */
@@ -257,8 +259,86 @@ enum lb_probe_kind {
 	LB_PROBE_LOOP,	   /* a jump that, if taken, enters a compiled loop */
 	LB_PROBE_C,	   /* a C function that Lua calls; a jump as for LUA */
 	LB_PROBE_FAST,	   /* a fast function */
+	LB_PROBE_RETRY,	   /* a jump that, if not taken, enters one again */
 	LB_PROBE_API,	   /* a function of the C API */
 };
+
+struct lb_point_key {
+	__u64 addr;
+	__u32 tgid;
+	__u32 pad;
+};
+_Static_assert(sizeof(struct lb_point_key) == 16, "lb_point_key");
+
+#define LB_COND_ALWAYS 16
+
+/* A probe point of a process. */
+struct lb_point {
+	__u32 kind;   /* enum lb_probe_kind */
+	__u32 cond;   /* of a jump: low bits of its opcode, LB_COND_ALWAYS */
+	__u32 number; /* API: which of the run's functions */
+	__u32 vm;     /* index in lb_proc_entry.lj */
+};
+_Static_assert(sizeof(struct lb_point) == 16, "lb_point");
+
+/* What a function that is called is. */
+enum lb_call_kind {
+	LB_CALL_NONE = 0, /* caller: not Lua */
+	LB_CALL_LUA,	  /* addr: GCproto; ident tells it from others there */
+	LB_CALL_C,	  /* addr: of the C function */
+	LB_CALL_FAST,	  /* addr: ffid, with the VM's index << 32 */
+	LB_CALL_API,	  /* addr: lb_point.number */
+};
+
+struct lb_call_key {
+	__u64 addr;
+	__u64 ident;
+	__u32 tgid;
+	__u32 kind; /* enum lb_call_kind */
+};
+_Static_assert(sizeof(struct lb_call_key) == 24, "lb_call_key");
+
+struct lb_edge_key {
+	struct lb_call_key callee;
+	struct lb_call_key caller;
+};
+_Static_assert(sizeof(struct lb_edge_key) == 48, "lb_edge_key");
+
+/* State of a function, absent before its first call. */
+enum lb_call_state {
+	LB_CALL_SEEN = 1, /* sent to user space; calls are counted */
+	LB_CALL_WANTED,
+	LB_CALL_UNWANTED,
+};
+
+/* Hits of probes, by what became of them; per CPU. */
+enum lb_call_counter {
+	LB_CALLS_COUNTED = 0,
+	LB_CALLS_UNWANTED, /* of functions that do not match */
+	LB_CALLS_FULL,	   /* no room for one more function */
+	LB_CALLS_UNREAD,   /* target memory could not be read */
+	LB_CALLS_AGAIN,	   /* the same call comes again; not counted */
+	LB_CALLS_FOREIGN,  /* at a point that is not known (yet) */
+	LB_CALLS_COMPILED, /* of those counted: machine code of it begins */
+	LB_CALLS_LOOPS,	   /* a compiled loop was entered; no call */
+	LB_CALLS_NO_EDGE,  /* no room for one more caller and callee */
+	LB_CALLS_TICKS,	   /* CPU samples in a process of the run */
+	LB_CALLS_IN_LUA,   /* of these: in Lua */
+	LB_CALLS_IN_TRACE, /* of these: in machine code of a trace */
+	LB_CALLS_MAX
+};
+
+/* A function that was called, or calls one, for the first time. */
+struct lb_call_rec {
+	__u32 type; /* LB_REC_CALL */
+	__u32 tgid;
+	struct lb_call_key key;
+	__u64 g_addr; /* 0: not known */
+	__u32 vm;
+	__u32 has_proto;
+	struct lb_proto_rec proto;
+};
+_Static_assert(sizeof(struct lb_call_rec) == 368, "lb_call_rec");
 
 /* Settings of one run, in an array map of one entry. */
 struct lb_config {

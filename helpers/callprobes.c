@@ -214,6 +214,52 @@ static int add_fast(struct vm *vm, struct lb_probes *probes)
 	return err;
 }
 
+/*
+ * Behind the C part of a fast function: it has returned 0 when the same call
+ * is to be made again, by a jump through the dispatch table.
+ */
+struct retry {
+	uint32_t fn_f;
+	unsigned int left; /* instructions behind the call; 0: none yet */
+	uint64_t found;
+	unsigned int n_found;
+};
+
+static int on_retry(struct vm *vm, const cs_insn *insn, void *arg)
+{
+	struct retry *retry = arg;
+	const cs_x86 *x86 = &insn->detail->x86;
+
+	(void)vm;
+	if (insn->id == X86_INS_CALL && x86->operands[0].type == X86_OP_MEM &&
+	    x86->operands[0].mem.base != X86_REG_R14 &&
+	    x86->operands[0].mem.index == X86_REG_INVALID &&
+	    x86->operands[0].mem.disp == retry->fn_f)
+		retry->left = HEADER_INSNS;
+	else if (retry->left)
+		retry->left--;
+	if (retry->left && insn->id == X86_INS_JNE) {
+		retry->found = insn->address;
+		retry->n_found++;
+		retry->left = 0;
+	}
+	return 0;
+}
+
+static int add_retry(struct vm *vm, const struct lj_offsets *offsets,
+		     struct lb_probes *probes)
+{
+	struct retry retry = { .fn_f = offsets->fn_f };
+	int err = each_insn(vm, 0, on_retry, &retry);
+
+	if (err)
+		return err;
+	if (retry.n_found != 1)
+		return -EOPNOTSUPP;
+	return lb_probes_add(probes, vm->elf, LB_PROBE_RETRY,
+			     "fast function, again", retry.found);
+}
+
 /* ---- all of it ---- */
 
 static int add_all(struct vm *vm, const struct lj_offsets *offsets,
@@ -237,6 +283,8 @@ static int add_all(struct vm *vm, const struct lj_offsets *offsets,
 				 headers[i].name, probes);
 	if (!err)
 		err = add_loops(vm, probes);
+	if (!err)
+		err = add_retry(vm, offsets, probes);
 	return err ? err : add_fast(vm, probes);
 }
 

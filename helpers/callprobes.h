@@ -13,8 +13,7 @@
 /**
  * lb_callprobes_vm() - points in the VM of a file
  * @offsets: of this build
- * @probes: what is found is appended: LB_PROBE_LUA, _VARARG, _COMPILED, _C,
- * _LOOP; each of the first two is there when 0 is returned
+ * @probes: what is found is appended: all kinds but LB_PROBE_API
  * Return: 0, -EOPNOTSUPP (code of the function headers not understood),
  * -ENOMEM.
  */

@@ -296,4 +296,101 @@ LB_API int lb_doctor_kernel(struct lb_doctor *doctor);
 LB_API int lb_doctor_fact(const struct lb_doctor *doctor, size_t i,
 			  struct lb_fact *fact_ret);
 
+/* ---- counts of calls ---- */
+
+struct lb_calls;
+
+/* File descriptors of a program that counts calls. All are int. */
+struct lb_call_fds {
+	int points;
+	int states;
+	int calls;
+	int edges;
+	int counters;
+	int program; /* runs at each probe point */
+};
+
+enum lb_calls_what {
+	LB_CALLS_OF_LUA = 1,	  /* Lua functions, and entries of traces */
+	LB_CALLS_OF_BUILTINS = 2, /* fast functions and C functions */
+	LB_CALLS_OF_API = 4,	  /* functions of the C API */
+};
+
+/* Hits of all probes, by what became of them; and CPU time, as samples. */
+struct lb_call_totals {
+	uint64_t hits;
+	uint64_t counted;
+	uint64_t unwanted; /* functions that do not match */
+	uint64_t full;	   /* no room for one more function */
+	uint64_t unread;   /* target memory could not be read */
+	uint64_t again;	   /* the same call again; not counted */
+	uint64_t foreign;  /* at a point of no process of the run */
+	uint64_t compiled; /* of counted: entered machine code */
+	uint64_t loops;	   /* entries of compiled loops; no calls, no hits */
+	uint64_t no_edge;  /* no room for one more caller and callee */
+	uint64_t ticks;	   /* samples of CPU time */
+	uint64_t in_lua;   /* of ticks */
+	uint64_t in_trace; /* of in_lua */
+};
+
+struct lb_call_info {
+	const char *text; /* name; owned by the calls, valid until freed */
+	uint64_t total;	  /* calls */
+	uint64_t count;	  /* calls between the last two reads */
+	int pid;
+	uint32_t is_decided;
+	uint32_t is_wanted; /* true before it is decided, too */
+	uint32_t is_called; /* false: only known as a caller */
+};
+
+struct lb_edge_info {
+	uint64_t total;
+	uint64_t count;
+	uint32_t caller; /* index of a function; LB_CALLER_NONE */
+	uint32_t callee;
+};
+#define LB_CALLER_NONE 0xffffffffU /* not a Lua frame: C */
+
+/**
+ * lb_calls_new() - count calls in the processes of a session that has started
+ * @session: must outlive the result; started with LB_CONFIG_OFF
+ * @fds: duplicated
+ * @what: enum lb_calls_what
+ * Return: 0, -ENOMEM, errno of the kernel; see lb_session_error().
+ */
+LB_API int lb_calls_new(struct lb_session *session,
+			const struct lb_call_fds *fds, unsigned int what,
+			struct lb_calls **calls_ret);
+/** Takes all probes away. */
+LB_API void lb_calls_free(struct lb_calls *calls);
+/**
+ * lb_calls_attach() - put probes into each VM that has none yet
+ * To be called again to follow processes. *n_ret: probe points that were added.
+ * Return: 0, -EOPNOTSUPP (the VM's code is not understood), -ENODATA (no
+ * exported C API), errno of the kernel.
+ */
+LB_API int lb_calls_attach(struct lb_calls *calls, size_t *n_ret);
+/** Begin or end counting, at one instant for all probes. */
+LB_API int lb_calls_switch(struct lb_calls *calls, bool on);
+/**
+ * lb_calls_name() - give each function seen so far its name, for good
+ * Walks the tables of VMs with new functions first.
+ */
+LB_API int lb_calls_name(struct lb_calls *calls);
+/** Is function @i wanted? Calls of others are not counted any more. */
+LB_API int lb_calls_decide(struct lb_calls *calls, size_t i, bool wanted);
+/** Read all counts. */
+LB_API int lb_calls_read(struct lb_calls *calls);
+/** Functions seen so far; their indices never change. */
+LB_API size_t lb_calls_functions(const struct lb_calls *calls);
+LB_API int lb_calls_function(const struct lb_calls *calls, size_t i,
+			     struct lb_call_info *info_ret);
+/** Pairs of caller and callee, as of the last read. */
+LB_API size_t lb_calls_edges(const struct lb_calls *calls);
+LB_API int lb_calls_edge(const struct lb_calls *calls, size_t i,
+			 struct lb_edge_info *info_ret);
+/** Totals as of the last read. */
+LB_API void lb_calls_totals(const struct lb_calls *calls,
+			    struct lb_call_totals *totals_ret);
+
 #endif

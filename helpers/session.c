@@ -22,6 +22,7 @@
 #include "lb.h"
 #include "object.h"
 #include "refusal.h"
+#include "session.h"
 #include "stacks.h"
 #include "subject.h"
 
@@ -62,6 +63,8 @@ struct lb_session {
 	uint64_t not_ready; /* samples of processes not yet set up */
 	uint64_t counters[LB_CNT_MAX];
 	unsigned int flags;
+	lb_record_fn on_record; /* for records of other types; NULL: none */
+	void *on_record_arg;
 	char error[512];
 	char trouble[512];
 };
@@ -139,6 +142,10 @@ size_t lb_wire_size(const char *name)
 		{ "lb_gc_figures", sizeof(struct lb_gc_figures) },
 		{ "lb_totals", sizeof(struct lb_totals) },
 		{ "lb_fact", sizeof(struct lb_fact) },
+		{ "lb_call_fds", sizeof(struct lb_call_fds) },
+		{ "lb_call_totals", sizeof(struct lb_call_totals) },
+		{ "lb_call_info", sizeof(struct lb_call_info) },
+		{ "lb_edge_info", sizeof(struct lb_edge_info) },
 	};
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
@@ -666,20 +673,21 @@ static struct lb_subject *subject_for_record(const struct lb_session *session,
 	return NULL;
 }
 
-static void record_proto(struct lb_session *session,
-			 const struct lb_proto_rec *rec)
+int lb_session_add_proto(struct lb_session *session,
+			 const struct lb_proto_rec *rec, uint32_t *id_ret)
 {
 	struct lb_subject *subject = subject_for_record(session, rec->tgid);
-	uint32_t id;
 
 	if (!subject || rec->vm >= subject->entry.n_vms)
-		return;
+		return -ENOENT;
 	const struct lj_offsets *lj = &subject->entry.lj[rec->vm];
 
-	if (lb_names_add_proto(subject->names, rec, lj, &id) ||
-	    lb_subject_set_proto(subject, rec->proto_addr, id))
-		say(session, LB_LOG_DEBUG, "PID %d: a function has no name: %s",
-		    subject->pid, strerror(ENOMEM));
+	if (!lb_names_add_proto(subject->names, rec, lj, id_ret) &&
+	    !lb_subject_set_proto(subject, rec->proto_addr, *id_ret))
+		return 0;
+	say(session, LB_LOG_DEBUG, "PID %d: a function has no name: %s",
+	    subject->pid, strerror(ENOMEM));
+	return -ENOMEM;
 }
 
 static void record_stack(struct lb_session *session, const void *data,
@@ -715,9 +723,10 @@ static void record(void *arg, const void *data, size_t size)
 	} else if (type == LB_REC_PROTO &&
 		   size >= sizeof(struct lb_proto_rec)) {
 		struct lb_proto_rec rec;
+		uint32_t id;
 
 		memcpy(&rec, data, sizeof(rec));
-		record_proto(session, &rec);
+		lb_session_add_proto(session, &rec, &id);
 	} else if (type == LB_REC_PROC_NEW || type == LB_REC_PROC_EXEC) {
 		struct lb_proc_rec rec;
 
@@ -726,7 +735,56 @@ static void record(void *arg, const void *data, size_t size)
 			process_new(session, rec.tgid);
 		else
 			process_exec(session, rec.tgid);
+	} else if (session->on_record) {
+		session->on_record(session->on_record_arg, data, size);
 	}
+}
+
+/* ---- for other parts ---- */
+
+void lb_session_on_record(struct lb_session *session, lb_record_fn fn,
+			  void *arg)
+{
+	session->on_record = fn;
+	session->on_record_arg = arg;
+}
+
+struct lb_subject *lb_session_subjects(const struct lb_session *session)
+{
+	return session->subjects;
+}
+
+struct lb_subject *lb_session_subject(const struct lb_session *session,
+				      uint32_t tgid)
+{
+	return subject_for_record(session, tgid);
+}
+
+void lb_session_scan(struct lb_session *session, struct lb_subject *subject,
+		     uint64_t g_addr, uint32_t vm)
+{
+	uint64_t age = now_ns() - subject->scanned_ns;
+
+	if (g_addr && vm < subject->entry.n_vms &&
+	    subject->n_scans < SCANS_MAX &&
+	    (g_addr != subject->scanned_g || age >= SCAN_NS))
+		scan_vm(session, subject, g_addr, vm);
+}
+
+unsigned int lb_session_flags(const struct lb_session *session)
+{
+	return session->flags;
+}
+
+int lb_session_fail(struct lb_session *session, int err, const char *format,
+		    ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(session->error, sizeof(session->error), format, args);
+	va_end(args);
+	return err;
 }
 
 /* ---- the run ---- */
@@ -747,6 +805,12 @@ static int set_config(struct lb_session *session, unsigned int flags)
 	struct lb_config config = { .flags = flags };
 
 	return lb_drain_put_config(session->drain, &config);
+}
+
+int lb_session_configure(struct lb_session *session, unsigned int flags)
+{
+	session->flags = flags;
+	return set_config(session, flags);
 }
 
 int lb_session_start(struct lb_session *session, const struct lb_map_fds *fds,

@@ -7,7 +7,7 @@ The loops over samples are in C (helpers/drain.c); this file starts them.
 import signal
 import time
 from types import FrameType
-from typing import Callable, List, Optional
+from typing import Callable, List, Mapping, Optional
 
 from luabpf import bpf, lib
 
@@ -29,8 +29,14 @@ def connect(session: lib.Session, program: bpf.Program, prefix: str,
     program.load("perf_event", [f"{prefix}_{part}" for part in (
         "names", "walk", "sample")])
     program.load("raw_tracepoint", [f"{prefix}_exec"])
-    fds = {name: program.map_fd(table) for name, table in _MAPS.items()}
     slots = {0: program.fd(f"{prefix}_walk"), 1: program.fd(f"{prefix}_names")}
+    start(session, program, slots, room, flags)
+
+
+def start(session: lib.Session, program: bpf.Program,
+          slots: Mapping[int, int], room: lib.Needs, flags: int) -> None:
+    """Give a loaded program its tables; SLOTS: programs by tail call slot."""
+    fds = {name: program.map_fd(table) for name, table in _MAPS.items()}
     session.start(fds, slots, room, flags)
 
 

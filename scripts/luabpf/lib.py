@@ -7,7 +7,8 @@ import hashlib
 import os
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Mapping, Tuple, Union
+from typing import (Callable, Dict, Iterator, List, Mapping, Optional,
+                    Tuple, Union)
 
 from luabpf.cli import Fail
 
@@ -16,6 +17,8 @@ CONFIG_USER = 1
 CONFIG_KERNEL = 2
 CONFIG_IDLE = 8
 CONFIG_LINES = 32
+CONFIG_OFF = 64
+CONFIG_CALLERS = 256
 
 # enum lb_watch and enum lb_fold_flag of lb.h
 WATCH_TREE = 1
@@ -29,6 +32,11 @@ FOLD_PER_PID = 16
 # enum lb_fact_kind
 _FACT_NUMBER = 1
 _FACT_FLAG = 2
+
+# enum lb_calls_what of lb.h
+CALLS_OF_LUA = 1
+CALLS_OF_BUILTINS = 2
+CALLS_OF_API = 4
 
 _STOPS = 16  # entries of lb_totals.by_stop
 
@@ -63,6 +71,32 @@ class _Fact(ctypes.Structure):
                 ("text", ctypes.c_char_p), ("number", ctypes.c_uint64),
                 ("item", ctypes.c_uint32), ("kind", ctypes.c_uint32)]
 
+
+class _CallFds(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int) for name in (
+        "points", "states", "calls", "edges", "counters", "program")]
+
+
+class _CallTotals(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in (
+        "hits", "counted", "unwanted", "full", "unread", "again", "foreign",
+        "compiled", "loops", "no_edge", "ticks", "in_lua", "in_trace")]
+
+
+class _CallInfo(ctypes.Structure):
+    _fields_ = [("text", ctypes.c_char_p), ("total", ctypes.c_uint64),
+                ("count", ctypes.c_uint64), ("pid", ctypes.c_int),
+                ("is_decided", ctypes.c_uint32),
+                ("is_wanted", ctypes.c_uint32),
+                ("is_called", ctypes.c_uint32)]
+
+
+class _EdgeInfo(ctypes.Structure):
+    _fields_ = [("total", ctypes.c_uint64), ("count", ctypes.c_uint64),
+                ("caller", ctypes.c_uint32), ("callee", ctypes.c_uint32)]
+
+
+_CALLER_NONE = 0xffffffff
 
 _LOG_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int,
                            ctypes.c_char_p)
@@ -105,6 +139,49 @@ class Fact:
     key: str
     value: Union[str, int, bool]
     source: str  # of a number, "" if it needs none
+
+
+@dataclass(frozen=True)
+class CallTotals:
+    """What became of the hits of all probes; see struct lb_call_totals."""
+
+    hits: int
+    counted: int
+    unwanted: int
+    full: int
+    unread: int
+    again: int
+    foreign: int
+    compiled: int
+    loops: int
+    no_edge: int
+    ticks: int
+    in_lua: int
+    in_trace: int
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function that was called; see struct lb_call_info."""
+
+    index: int
+    text: str  # "" until it is named
+    total: int
+    count: int
+    pid: int
+    is_decided: bool
+    is_wanted: bool
+    is_called: bool
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A pair of functions, by their indices; caller None: not Lua."""
+
+    caller: Optional[int]
+    callee: int
+    total: int
+    count: int
 
 
 # Every function of lb.h: result, arguments. A test compares this with lb.h.
@@ -157,6 +234,21 @@ FUNCTIONS: Dict[str, Tuple[object, List[object]]] = {
     "lb_gc_read": (_INT, [_PTR, _INT, ctypes.c_uint, ctypes.c_uint64,
                           ctypes.POINTER(_Figures)]),
     "lb_session_trouble": (ctypes.c_char_p, [_PTR, ctypes.c_size_t]),
+    "lb_calls_new": (_INT, [_PTR, ctypes.POINTER(_CallFds), ctypes.c_uint,
+                            ctypes.POINTER(_PTR)]),
+    "lb_calls_free": (None, [_PTR]),
+    "lb_calls_attach": (_INT, [_PTR, _SIZE_P]),
+    "lb_calls_switch": (_INT, [_PTR, ctypes.c_bool]),
+    "lb_calls_name": (_INT, [_PTR]),
+    "lb_calls_decide": (_INT, [_PTR, ctypes.c_size_t, ctypes.c_bool]),
+    "lb_calls_read": (_INT, [_PTR]),
+    "lb_calls_functions": (ctypes.c_size_t, [_PTR]),
+    "lb_calls_function": (_INT, [_PTR, ctypes.c_size_t,
+                                 ctypes.POINTER(_CallInfo)]),
+    "lb_calls_edges": (ctypes.c_size_t, [_PTR]),
+    "lb_calls_edge": (_INT, [_PTR, ctypes.c_size_t,
+                             ctypes.POINTER(_EdgeInfo)]),
+    "lb_calls_totals": (None, [_PTR, ctypes.POINTER(_CallTotals)]),
 }
 
 
@@ -208,7 +300,11 @@ def _load() -> ctypes.CDLL:
                    hint="run make")
     for struct, wire in ((_MapFds, b"lb_map_fds"), (_Needs, b"lb_needs"),
                          (_Totals, b"lb_totals"),
-                         (_Figures, b"lb_gc_figures"), (_Fact, b"lb_fact")):
+                         (_Figures, b"lb_gc_figures"), (_Fact, b"lb_fact"),
+                         (_CallFds, b"lb_call_fds"),
+                         (_CallTotals, b"lb_call_totals"),
+                         (_CallInfo, b"lb_call_info"),
+                         (_EdgeInfo, b"lb_edge_info")):
         size = library.lb_wire_size(wire)
         if size != ctypes.sizeof(struct):
             raise Fail(f"libluabpf.so is of another version: {wire.decode()} "
@@ -468,10 +564,83 @@ def bytes_at(addr: int, size: int) -> bytes:
     return ctypes.string_at(addr, size)
 
 
+class Calls:
+    """Counts of calls in a session; a context manager. See helpers/lb.h."""
+
+    def __init__(self, session: Session, fds: Mapping[str, int],
+                 what: int) -> None:
+        self._lib, self._session = session._lib, session
+        self._handle = _PTR()
+        self._check(self._lib.lb_calls_new(
+            session._handle, ctypes.byref(_CallFds(**fds)), what,
+            ctypes.byref(self._handle)))
+
+    def __enter__(self) -> "Calls":
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._lib.lb_calls_free(self._handle)
+        self._handle = _PTR()
+
+    def _check(self, result: int) -> None:
+        self._session._check(result)
+
+    def attach(self) -> int:
+        """Probe each VM that has no probes yet; how many were added."""
+        count = ctypes.c_size_t()
+        self._check(self._lib.lb_calls_attach(
+            self._handle, ctypes.byref(count)))
+        return count.value
+
+    def switch(self, on: bool) -> None:
+        """Begin or end counting."""
+        self._check(self._lib.lb_calls_switch(self._handle, on))
+
+    def name(self) -> None:
+        """Give each function seen so far its name."""
+        self._check(self._lib.lb_calls_name(self._handle))
+
+    def decide(self, function: Function, wanted: bool) -> None:
+        """Go on counting FUNCTION, or do not."""
+        self._check(self._lib.lb_calls_decide(
+            self._handle, function.index, wanted))
+
+    def read(self) -> None:
+        """Read all counts."""
+        self._check(self._lib.lb_calls_read(self._handle))
+
+    def functions(self) -> Iterator[Function]:
+        """All functions seen so far, by index."""
+        raw = _CallInfo()
+        for i in range(self._lib.lb_calls_functions(self._handle)):
+            self._check(self._lib.lb_calls_function(
+                self._handle, i, ctypes.byref(raw)))
+            yield Function(i, _text(raw.text), raw.total, raw.count, raw.pid,
+                           bool(raw.is_decided), bool(raw.is_wanted),
+                           bool(raw.is_called))
+
+    def edges(self) -> Iterator[Edge]:
+        """All pairs of caller and callee."""
+        raw = _EdgeInfo()
+        for i in range(self._lib.lb_calls_edges(self._handle)):
+            self._check(self._lib.lb_calls_edge(
+                self._handle, i, ctypes.byref(raw)))
+            yield Edge(None if raw.caller == _CALLER_NONE else raw.caller,
+                       raw.callee, raw.total, raw.count)
+
+    def totals(self) -> CallTotals:
+        """What became of the hits."""
+        raw = _CallTotals()
+        self._lib.lb_calls_totals(self._handle, ctypes.byref(raw))
+        return CallTotals(**{f.name: getattr(raw, f.name)
+                             for f in fields(CallTotals)})
+
+
 def version() -> str:
     """Version of the C core."""
     return _text(_load().lb_version())
 
 
-__all__ = ["Collector", "Doctor", "Error", "Fact", "Figures", "Needs",
-           "Session", "Totals", "errno", "version"]
+__all__ = ["CallTotals", "Calls", "Collector", "Doctor", "Edge", "Error",
+           "Fact", "Figures", "Function", "Needs", "Session", "Totals",
+           "errno", "version"]

@@ -80,6 +80,9 @@ static void check_point(const struct image *image, const struct lb_probe *probe)
 		CHECK_INT(code[0], 0x0f);
 		CHECK_INT(code[1], 0x87);
 		break;
+	case LB_PROBE_RETRY: /* jne, short or near */
+		CHECK(code[0] == 0x75 || (code[0] == 0x0f && code[1] == 0x85));
+		break;
 	case LB_PROBE_LOOP: /* jcc, near, or jmp */
 		CHECK((code[0] == 0x0f && (code[1] & 0xf0) == 0x80) ||
 		      code[0] == 0xe9 || code[0] == 0xeb);
@@ -113,6 +116,7 @@ static void check_file(const char *path, const struct image *image)
 	/* FORI, FORL, ITERL, and behind a C function that a trace calls */
 	CHECK_INT(n[LB_PROBE_LOOP], 4);
 	CHECK_INT(n[LB_PROBE_FAST], 57);
+	CHECK_INT(n[LB_PROBE_RETRY], 1);
 	CHECK(n[LB_PROBE_API] > 100);
 	CHECK(has_pcall && has_open);
 	if (lb_test_failed_checks)

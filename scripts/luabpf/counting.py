@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Count calls: load the program, choose functions by pattern, read counts."""
+
+import re
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import List, Optional, Sequence
+
+from luabpf import bpf, drain, lib
+from luabpf.callreport import Table
+
+_RING_PAGES = 1024
+_TICK_HZ = 199  # samples of CPU time; prime, not in step with anything
+_DECIDE_S = 0.5
+_POINTS = 65536
+
+_PROBES = {"points": "lb_points", "states": "lb_call_states",
+           "calls": "lb_calls", "edges": "lb_edges",
+           "counters": "lb_call_counters"}
+
+OUTSIDE = "[C]"  # a caller that is no Lua frame
+
+
+class Pattern:
+    """Which functions are wanted; see the man page on what is compared."""
+
+    def __init__(self, patterns: Sequence[str], is_regex: bool) -> None:
+        """Raises re.error for a bad regular expression."""
+        self._is_regex = is_regex
+        self._is_all = all(text == "*" for text in patterns)
+        self._parts = [re.compile(text if is_regex else
+                                  re.escape(text).replace(r"\*", ".*"))
+                       for text in patterns]
+
+    @property
+    def is_all(self) -> bool:
+        """Does it match whatever the function is called?"""
+        return self._is_all
+
+    @staticmethod
+    def places(text: str) -> List[str]:
+        """What a pattern with `*` can match of `name@chunk:line`."""
+        name, _, place = text.partition("@")
+        chunk, _, line = place.rpartition(":")
+        if not line.isdigit():
+            chunk = place
+        found = [text, name]
+        for path in dict.fromkeys((chunk, chunk.rpartition("/")[2])):
+            if path:
+                found.append(path)
+                if line.isdigit():
+                    found.append(f"{path}:{line}")
+        return found
+
+    def matches(self, text: str) -> bool:
+        """Is the function with this text wanted?"""
+        if self._is_regex:
+            return any(part.search(text) for part in self._parts)
+        places = self.places(text)
+        return any(part.fullmatch(place)
+                   for part in self._parts for place in places)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to count."""
+
+    what: int  # lib.CALLS_OF_*
+    pattern: Pattern
+    callers: bool
+    room: int  # functions, and pairs of them
+    tids: bool
+
+
+class Counting:
+    """Calls of a run; a context manager that attaches and detaches."""
+
+    def __init__(self, session: lib.Session, program: bpf.Program,
+                 options: Options, room: lib.Needs) -> None:
+        self._session, self._options = session, options
+        program.load("uprobe", ["lua_fn_count_call"])
+        program.load("perf_event", ["lua_fn_count_tick"])
+        program.load("raw_tracepoint", ["lua_fn_count_exec"])
+        flags = lib.CONFIG_OFF
+        if options.callers:
+            flags |= lib.CONFIG_CALLERS
+        drain.start(session, program, {}, room, flags)
+        fds = {name: program.map_fd(table) for name, table in _PROBES.items()}
+        fds["program"] = program.fd("lua_fn_count_call")
+        self._calls = lib.Calls(session, fds, options.what)
+        self._program = program
+        self._before: Optional[lib.CallTotals] = None
+        self._decided = 0.0
+
+    def __enter__(self) -> "Counting":
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._calls.__exit__()
+
+    def attach(self) -> int:
+        """Put the probes in place; how many. Nothing is counted yet."""
+        count = self._calls.attach()
+        self._program.attach_exec("lua_fn_count_exec")
+        self._program.attach_timer("lua_fn_count_tick", _TICK_HZ, 0, None)
+        return count
+
+    def begin(self) -> None:
+        """Count from now on."""
+        self._calls.switch(True)
+        self._decided = time.monotonic()
+
+    def end(self) -> None:
+        """Do not count any more; take what is still to be read."""
+        self._calls.switch(False)
+        self._session.poll(0)
+
+    def follow(self) -> None:
+        """To be called often: new processes, new functions."""
+        now = time.monotonic()
+        if now - self._decided < _DECIDE_S:
+            return
+        self._decided = now
+        self._calls.attach()
+        if not self._options.pattern.is_all:
+            self._decide()
+
+    def _decide(self) -> None:
+        pending = [f for f in self._calls.functions() if not f.is_decided]
+        if not pending:
+            return
+        self._calls.name()
+        for function in self._calls.functions():
+            if not function.is_decided:
+                self._calls.decide(
+                    function, self._options.pattern.matches(function.text))
+
+    def table(self) -> Table:
+        """Counts since the last table."""
+        self._calls.read()
+        self._calls.name()
+        if not self._options.pattern.is_all:
+            self._decide()
+        functions = list(self._calls.functions())
+        rows: Counter[str] = Counter()
+        if self._options.callers:
+            for edge in self._calls.edges():
+                callee = functions[edge.callee]
+                if callee.is_wanted and edge.count:
+                    caller = OUTSIDE if edge.caller is None else \
+                        functions[edge.caller].text
+                    rows[f"{caller} -> {callee.text}"] += edge.count
+        else:
+            for function in functions:
+                if function.is_wanted and function.count:
+                    rows[function.text] += function.count
+        totals = self._calls.totals()
+        table = Table(dict(rows), totals, self._before)
+        self._before = totals
+        return table
+
+
+def load(options: Options, room: lib.Needs) -> bpf.Program:
+    """Compile the program. Raises Fail."""
+    return bpf.Program("lua_fn_count", {
+        "LB_ROWS": room.rows, "LB_BLOCKS": room.blocks,
+        "LB_RULES": room.rules, "LB_PROCS": room.procs, "LB_STACKS": 64,
+        "LB_RING_PAGES": _RING_PAGES, "LB_CALLS": options.room,
+        "LB_POINTS": _POINTS})
