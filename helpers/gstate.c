@@ -135,9 +135,9 @@ static int count_objects(struct lb_target *target, struct lb_gstate *gstate)
 		if (err != -EAGAIN)
 			break;
 	}
-	if (!gstate->n_threads_exact) {
-		gstate->n_objects = best;
-		gstate->n_threads = best_threads;
+	if (!gstate->n_threads_exact) { /* the main one is there in any case */
+		gstate->n_objects = best ? best : 1;
+		gstate->n_threads = best_threads ? best_threads : 1;
 	}
 	free(pages->data);
 	free(pages);

@@ -28,6 +28,12 @@ refuse(const struct line *line, int err, const char *format, ...)
 static int refuse_without_vm(const struct lb_subject *subject,
 			     const struct line *line)
 {
+	if (!subject->n_maps)
+		return refuse(
+			line, -ENOENT,
+			"PID %d: no LuaJIT in it: it has no memory mapped "
+			"(a kernel thread, or a process that has exited)",
+			subject->pid);
 	if (subject->n_dropped)
 		return refuse(line, -EOPNOTSUPP,
 			      "PID %d: %zu executable mappings; the first %d "

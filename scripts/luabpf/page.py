@@ -10,6 +10,7 @@ from luabpf.cli import one_line
 Item = Dict[str, Any]
 _WIDTH = 79
 _LABEL = 18
+_NONE = 0xffffffff  # LJ_OFFSETS_NONE: the build has no such field
 # LuaJIT's own limit of memory: the threshold of a collector that is stopped.
 _NEVER = {True: 1 << 47, False: 0x7fffff00}
 
@@ -114,9 +115,14 @@ def _vm_lines(vm: Item, number: int, verbose: bool) -> Iterator[str]:
     yield from _line("unwind table", _unwind(vm))
     if verbose:
         for name, offset in vm["offsets"].items():
-            value = "none" if offset["value"] == 0xffffffff \
-                else offset["value"]
-            yield from _line("  " + name, f"{value} ({offset['source']})")
+            yield from _line("  " + name, _offset(offset))
+
+
+def _offset(offset: Item) -> str:
+    if offset["source"] == "none":
+        return "not known"
+    value = "none" if offset["value"] == _NONE else offset["value"]
+    return f"{value} ({offset['source']})"
 
 
 # ---- VMs at work ----

@@ -12,9 +12,9 @@ HINTS = {
     lib.errno.EPERM: "run as root",
     lib.errno.EACCES: "run as root",
     lib.errno.ESRCH: "pgrep -a NAME lists processes",
-    lib.errno.ENOENT: "use --wait if one is loaded later",
+    lib.errno.ENOENT: "see lua-doctor -p PID; --wait if one is loaded later",
     lib.errno.EMFILE: "raise the limit of open files (ulimit -n)",
-    lib.errno.EOPNOTSUPP: "see the table of supported builds in README.md",
+    lib.errno.EOPNOTSUPP: "lua-doctor -p PID shows what is in it",
     lib.errno.EINVAL: "give the process with -p, or the thread with -L"}
 
 

@@ -175,7 +175,7 @@ class BadInputTest(unittest.TestCase):
         self.check_refusal(
             self.run_tool("-p", pid, SECONDS),
             rf"PID {pid} \(lua5\.3\): PUC Lua 5\.3\.6 found, not supported "
-            r"yet; this tool profiles LuaJIT$", "")
+            r"yet; this tool profiles LuaJIT$", "lua-doctor -p PID")
 
     def test_process_of_32_bits(self):
         path = os.path.join(self.temp, "loop32")
@@ -201,7 +201,7 @@ class BadInputTest(unittest.TestCase):
         self.check_refusal(
             self.run_tool("-p", pid, SECONDS),
             rf"PID {pid}: tarantool holds a LuaJIT VM with 32-bit references "
-            r"\(Tarantool 2\.6\.0, .*only GC64", "README")
+            r"\(Tarantool 2\.6\.0, .*only GC64", "lua-doctor -p PID")
 
     def test_process_of_another_user(self):
         pid = self.start_lua(BUSY_LUA)
