@@ -36,6 +36,12 @@ def walkable(vm: Found) -> Optional[str]:
     return None if vm["usable"] else str(vm.get("refusal", "not known why"))
 
 
+def call_points(vm: Found) -> Optional[str]:
+    """The places that each call of a Lua function passes are known."""
+    points = vm.get("call_points", "not looked for")
+    return None if points == "found" else f"points of calls: {points}"
+
+
 def _tried(key: str, what: str) -> Need:
     def need(system: Found) -> Optional[str]:
         result = system.get(key)
@@ -67,6 +73,8 @@ def kernel_headers(system: Found) -> Optional[str]:
 TOOLS = (
     Tool("lua-stacks", (walkable,),
          (bcc, kernel_headers, bpf_timer, bpf_tracepoint, timer)),
+    Tool("lua-fn-count", (walkable, call_points),
+         (bcc, kernel_headers, bpf_probe, uprobes)),
 )
 
 

@@ -165,6 +165,20 @@ class AbilityTest(unittest.TestCase):
                 self.assertEqual((found.usable, found.reason),
                                  (usable, reason))
 
+    def test_points_of_probes(self):
+        for name, key, reason in (
+                ("lua-fn-count", "call_points", "points of calls: no header"),
+        ):
+            tool, = [t for t in abilities.TOOLS if t.name == name]
+            system = {**KERNEL, **PYTHON}
+            self.assertTrue(abilities.ability(tool, [VM], system).usable)
+            found = abilities.ability(tool, [{**VM, key: "no header"}], system)
+            self.assertEqual((found.usable, found.reason), (False, reason))
+            found = abilities.ability(tool, [VM], {**system,
+                                                   "uprobes": "No such file"})
+            self.assertEqual((found.usable, found.reason), (
+                False, "the kernel has no uprobes: No such file"))
+
     def test_tools_are_there_and_listed_once(self):
         names = [tool.name for tool in abilities.TOOLS]
         self.assertEqual(names[0], "lua-stacks")
