@@ -23,6 +23,7 @@ struct text {
 struct context {
 	const struct lb_objects *objects;
 	const struct lb_ksym *ksym;
+	struct lb_traces *traces;
 	unsigned int flags;
 	struct text text;
 };
@@ -140,21 +141,85 @@ static void native_frame(struct context *c, const struct lb_stack *stack,
 	text_str(&c->text, "]");
 }
 
-static void lua_frame(struct context *c, const struct lb_stack *stack,
-		      const struct lb_frame *f)
+static void proto_text(struct context *c, const struct lb_stack *stack,
+		       uint32_t proto_id, uint32_t line)
 {
 	const char *name = NULL;
 
-	if (f->kind == LB_FRAME_FAST)
-		name = lb_names_fast_text(stack->subject->names,
-					  stack->rec.g_addr, f->pos);
-	else if (f->proto_id)
+	if (proto_id)
 		name = lb_names_proto_text(
-			stack->subject->names, f->proto_id,
-			c->flags & LB_FOLD_LINES ? f->line : LB_LINE_UNKNOWN);
+			stack->subject->names, proto_id,
+			c->flags & LB_FOLD_LINES ? line : LB_LINE_UNKNOWN);
 	text_str(&c->text, name ? name : "?@[unknown]");
+}
+
+static void fast_text(struct context *c, const struct lb_stack *stack,
+		      uint32_t ffid)
+{
+	text_str(&c->text, lb_names_fast_text(stack->subject->names,
+					      stack->rec.g_addr, ffid));
+}
+
+/* Innermost frame of a chain, or where it calls the one above it. */
+static uint32_t line_in_chain(const struct lb_splice *splice, uint32_t above)
+{
+	return above == LB_NODE_NONE ? splice->span->line
+				     : splice->map->nodes[above].call_line;
+}
+
+/* The frame on the Lua stack that runs as machine code of @splice. */
+static void base_frame(struct context *c, const struct lb_stack *stack,
+		       const struct lb_frame *f, const struct lb_splice *splice)
+{
+	const struct lb_inline *nodes = splice->map->nodes;
+	uint32_t node = splice->span->node, above = LB_NODE_NONE;
+
+	while (nodes[node].parent != LB_NODE_NONE) {
+		above = node;
+		node = nodes[node].parent;
+	}
+	proto_text(c, stack,
+		   nodes[node].replaced ? nodes[node].proto_id : f->proto_id,
+		   line_in_chain(splice, above));
+}
+
+static void lua_frame(struct context *c, const struct lb_stack *stack,
+		      const struct lb_frame *f, const struct lb_splice *splice)
+{
+	if (f->kind == LB_FRAME_FAST)
+		fast_text(c, stack, f->pos);
+	else if (splice && splice->span)
+		base_frame(c, stack, f, splice);
+	else
+		proto_text(c, stack, f->proto_id, f->line);
 	if (c->flags & LB_FOLD_ANNOTATE && f->flags & LB_FF_JIT)
 		text_str(&c->text, "_[j]");
+}
+
+/* The frames inlined in machine code, above the one on the Lua stack. */
+static void inlined_frames(struct context *c, const struct lb_stack *stack,
+			   const struct lb_splice *splice)
+{
+	uint32_t chain[LB_TRACE_FRAMES], n = 0;
+	const struct lb_inline *nodes = splice->map->nodes;
+
+	for (uint32_t node = splice->span->node;
+	     nodes[node].parent != LB_NODE_NONE && n < LB_TRACE_FRAMES;
+	     node = nodes[node].parent)
+		chain[n++] = node;
+	for (uint32_t i = n; i-- > 0;) {
+		const struct lb_inline *at = &nodes[chain[i]];
+
+		text_str(&c->text, ";");
+		if (at->ffid)
+			fast_text(c, stack, at->ffid);
+		else
+			proto_text(c, stack, at->proto_id,
+				   line_in_chain(splice, i ? chain[i - 1]
+							   : LB_NODE_NONE));
+		if (c->flags & LB_FOLD_ANNOTATE)
+			text_str(&c->text, "_[i]");
+	}
 }
 
 static void kernel_frame(struct context *c, const struct lb_frame *f)
@@ -166,18 +231,26 @@ static void kernel_frame(struct context *c, const struct lb_frame *f)
 		text_str(&c->text, "_[k]");
 }
 
-/* One frame with the `;` before it, or nothing. */
+/* Frame @i with the `;` before it, or nothing. */
 static void add_frame(struct context *c, const struct lb_stack *stack,
-		      const struct lb_frame *f)
+		      uint32_t i)
 {
+	const struct lb_frame *f = &stack->frames[i];
 	bool lua = f->kind == LB_FRAME_LUA || f->kind == LB_FRAME_FAST;
+	struct lb_splice splice = { .kind = LB_SPLICE_NONE };
 
-	if (c->flags & LB_FOLD_LUA_ONLY && !lua && f->kind != LB_FRAME_BREAK)
-		return;
 	/* machine code of a trace is its Lua frame */
 	if (f->kind == LB_FRAME_MCODE && !(f->flags & LB_FF_FOREIGN) &&
-	    stack->in_trace)
+	    stack->in_trace) {
+		splice = lb_splice_at(c->traces, stack, i);
+		if (splice.span)
+			inlined_frames(c, stack, &splice);
 		return;
+	}
+	if (c->flags & LB_FOLD_LUA_ONLY && !lua && f->kind != LB_FRAME_BREAK)
+		return;
+	if (lua && i && f->flags & LB_FF_JIT)
+		splice = lb_splice_at(c->traces, stack, i - 1);
 	if (f->flags & LB_FF_UNMARKED)
 		text_str(&c->text, ";[skipped]");
 	text_str(&c->text, ";");
@@ -190,7 +263,7 @@ static void add_frame(struct context *c, const struct lb_stack *stack,
 		break;
 	case LB_FRAME_LUA:
 	case LB_FRAME_FAST:
-		lua_frame(c, stack, f);
+		lua_frame(c, stack, f, &splice);
 		break;
 	case LB_FRAME_BREAK:
 		text_str(&c->text, "[lua-broken]");
@@ -201,6 +274,29 @@ static void add_frame(struct context *c, const struct lb_stack *stack,
 	default:
 		text_str(&c->text, "[unknown]");
 	}
+}
+
+/* What the VM says it is doing, as a frame; NULL for running code. */
+static const char *vmstate_frame(const struct lb_stack *stack)
+{
+	const struct lb_stack_rec *rec = &stack->rec;
+	const struct lj_offsets *lj = &stack->subject->entry.lj[rec->vm];
+	uint32_t state = ~(uint32_t)rec->vmstate;
+	const struct {
+		uint32_t state;
+		const char *text;
+	} frames[] = { { lj->vm_gc, "[gc]" },
+		       { lj->vm_exit, "[jit:exit]" },
+		       { lj->vm_record, "[jit:record]" },
+		       { lj->vm_opt, "[jit:opt]" },
+		       { lj->vm_asm, "[jit:asm]" } };
+
+	if (!rec->g_addr || rec->vmstate >= 0)
+		return NULL;
+	for (size_t i = 0; i < sizeof(frames) / sizeof(frames[0]); i++)
+		if (frames[i].state == state)
+			return frames[i].text;
+	return NULL;
 }
 
 static void fold_stack(struct context *c, const struct lb_stack *stack)
@@ -226,11 +322,15 @@ static void fold_stack(struct context *c, const struct lb_stack *stack)
 		text_str(&c->text, word);
 	}
 	for (uint32_t i = rec->n_frames; i > rec->n_kernel; i--)
-		add_frame(c, stack, &stack->frames[i - 1]);
+		add_frame(c, stack, i - 1);
+	if (c->flags & LB_FOLD_VMSTATE && vmstate_frame(stack)) {
+		text_str(&c->text, ";");
+		text_str(&c->text, vmstate_frame(stack));
+	}
 	if (rec->n_kernel && c->flags & LB_FOLD_DELIMIT)
 		text_str(&c->text, ";-");
 	for (uint32_t i = rec->n_kernel; i > 0; i--)
-		add_frame(c, stack, &stack->frames[i - 1]);
+		add_frame(c, stack, i - 1);
 }
 
 static int by_text(const void *a, const void *b)
@@ -300,10 +400,10 @@ static int fold_leaves(struct context *c, struct lb_stack *stack,
 }
 
 int lb_fold_new(struct lb_stacks *stacks, const struct lb_objects *objects,
-		const struct lb_ksym *ksym, unsigned int flags,
-		struct lb_fold **fold_ret)
+		const struct lb_ksym *ksym, struct lb_traces *traces,
+		unsigned int flags, struct lb_fold **fold_ret)
 {
-	struct context c = { objects, ksym, flags, { 0 } };
+	struct context c = { objects, ksym, traces, flags, { 0 } };
 	struct lb_fold *fold = calloc(1, sizeof(*fold));
 	size_t n = lb_stacks_count(stacks);
 

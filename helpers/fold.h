@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "lb.h"
+#include "splice.h"
 #include "stacks.h"
 #include "sym.h"
 
@@ -27,8 +28,8 @@ struct lb_fold;
  * Return: 0, -ENOMEM.
  */
 int lb_fold_new(struct lb_stacks *stacks, const struct lb_objects *objects,
-		const struct lb_ksym *ksym, unsigned int flags,
-		struct lb_fold **fold_ret);
+		const struct lb_ksym *ksym, struct lb_traces *traces,
+		unsigned int flags, struct lb_fold **fold_ret);
 void lb_fold_free(struct lb_fold *fold);
 /** Texts in order. */
 size_t lb_fold_texts(const struct lb_fold *fold,

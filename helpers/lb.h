@@ -146,11 +146,12 @@ LB_API size_t lb_session_alive(const struct lb_session *session);
 LB_API int lb_session_stop(struct lb_session *session);
 
 enum lb_fold_flag {
-	LB_FOLD_ANNOTATE = 1, /* suffixes _[k], _[j] */
+	LB_FOLD_ANNOTATE = 1, /* suffixes _[k], _[j], _[i] */
 	LB_FOLD_DELIMIT = 2,  /* `-` between user and kernel part */
 	LB_FOLD_LUA_ONLY = 4, /* Lua frames alone */
 	LB_FOLD_LINES = 8,    /* current line instead of the first */
 	LB_FOLD_PER_PID = 16, /* comm-PID as root */
+	LB_FOLD_VMSTATE = 32, /* what the VM does, as leaf: [gc], [jit:...] */
 };
 
 /* How the samples of a run ended. */
@@ -168,6 +169,10 @@ struct lb_totals {
 	uint64_t not_ready;   /* of failed */
 	uint64_t by_stop[16]; /* by enum lb_stop */
 	uint64_t stacks;      /* different ones */
+	/* of in_trace: inlined frames known, perhaps not all, not at all */
+	uint64_t traces_exact;
+	uint64_t traces_coarse;
+	uint64_t traces_gone;
 };
 
 /**
@@ -194,6 +199,13 @@ LB_API void lb_session_totals(const struct lb_session *session,
  */
 LB_API const char *lb_session_trouble(const struct lb_session *session,
 				      size_t i);
+
+/**
+ * lb_session_trace() - a trace that samples fell into, after the run
+ * For i = 0, 1 ... : one line each, most samples first; NULL after the last.
+ * Owned by @session until the next call.
+ */
+LB_API const char *lb_session_trace(struct lb_session *session, size_t i);
 
 /* ---- garbage collector ---- */
 

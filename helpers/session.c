@@ -23,6 +23,7 @@
 #include "object.h"
 #include "refusal.h"
 #include "session.h"
+#include "splice.h"
 #include "stacks.h"
 #include "subject.h"
 
@@ -44,6 +45,7 @@ struct lb_session {
 	struct lb_subject *subjects; /* newest first; exited ones stay */
 	struct lb_subject idle;	     /* PID 0: no process behind it */
 	struct lb_stacks *stacks;
+	struct lb_traces *traces;
 	struct lb_drain *drain;
 	struct lb_ksym *ksym;
 	struct lb_fold *fold;
@@ -62,6 +64,7 @@ struct lb_session {
 	uint32_t put_rows, put_rules, put_blocks; /* entries in BPF */
 	uint64_t not_ready; /* samples of processes not yet set up */
 	uint64_t counters[LB_CNT_MAX];
+	uint64_t by_splice[LB_SPLICE_GONE + 1]; /* samples in traces */
 	unsigned int flags;
 	lb_record_fn on_record; /* for records of other types; NULL: none */
 	void *on_record_arg;
@@ -164,7 +167,8 @@ int lb_session_new(lb_log_fn log, void *log_arg,
 	session->log = log;
 	session->log_arg = log_arg;
 	if (lb_objects_new(&session->objects) ||
-	    lb_stacks_new(&session->stacks)) {
+	    lb_stacks_new(&session->stacks) ||
+	    lb_traces_new(&session->traces)) {
 		lb_session_free(session);
 		return -ENOMEM;
 	}
@@ -180,6 +184,7 @@ void lb_session_free(struct lb_session *session)
 	lb_fold_free(session->fold);
 	lb_ksym_free(session->ksym);
 	lb_stacks_free(session->stacks);
+	lb_traces_free(session->traces);
 	while (session->subjects) {
 		struct lb_subject *subject = session->subjects;
 
@@ -704,6 +709,10 @@ static void record_stack(struct lb_session *session, const void *data,
 	if (!subject || lb_stacks_add(session->stacks, subject,
 				      session->objects, data, size))
 		return; /* counted by the kernel, missing from ours: lost */
+	struct lb_stack *stack = lb_stacks_find(session->stacks, rec.hash);
+
+	if (stack && stack->in_trace)
+		lb_splice_want(session->traces, stack);
 	if (rec.tgid)
 		scan_tables(session, subject, &rec);
 	if (rec.stop == LB_STOP_NO_MAP)
@@ -857,6 +866,7 @@ int lb_session_poll(struct lb_session *session, int timeout_ms)
 
 	if (err)
 		return fail(session, err, "ring buffer: %s", strerror(-err));
+	lb_traces_poll(session->traces);
 	follow(session);
 	return 0;
 }
@@ -870,6 +880,26 @@ static void stack_count(void *arg, const struct lb_count_key *key,
 	if (stack && lb_stack_add_leaf(stack, key->leaf, count))
 		say(session, LB_LOG_WARN, "%llu samples lost: %s",
 		    (unsigned long long)count, strerror(ENOMEM));
+}
+
+/* Which of the samples in traces show what really ran there. */
+static void count_traces(struct lb_session *session)
+{
+	for (size_t i = 0; i < lb_stacks_count(session->stacks); i++) {
+		struct lb_stack *stack = lb_stacks_at(session->stacks, i);
+
+		for (size_t k = 0; stack->in_trace && k < stack->n_leaves;
+		     k++) {
+			lb_stack_bind_leaf(stack, session->objects, k);
+			struct lb_splice splice =
+				lb_splice_first(session->traces, stack);
+
+			session->by_splice[splice.kind] +=
+				stack->leaves[k].count;
+			if (splice.map)
+				splice.map->samples += stack->leaves[k].count;
+		}
+	}
 }
 
 int lb_session_stop(struct lb_session *session)
@@ -890,6 +920,8 @@ int lb_session_stop(struct lb_session *session)
 	if (err)
 		return fail(session, err, "cannot read the counts: %s",
 			    strerror(-err));
+	lb_traces_poll(session->traces);
+	count_traces(session);
 	return 0;
 }
 
@@ -912,7 +944,7 @@ int lb_session_fold(struct lb_session *session, unsigned int flags,
 			    strerror(-err));
 	}
 	int err = lb_fold_new(session->stacks, session->objects, session->ksym,
-			      flags, &session->fold);
+			      session->traces, flags, &session->fold);
 
 	if (err)
 		return fail(session, err, "%s", strerror(-err));
@@ -985,6 +1017,9 @@ void lb_session_totals(const struct lb_session *session,
 	t.failed += session->not_ready;
 	t.samples += session->not_ready;
 	t.lost = t.lost_storage + t.lost_ring + t.lost_other;
+	t.traces_exact = session->by_splice[LB_SPLICE_EXACT];
+	t.traces_coarse = session->by_splice[LB_SPLICE_COARSE];
+	t.traces_gone = session->by_splice[LB_SPLICE_GONE];
 	*totals_ret = t;
 }
 
@@ -1020,4 +1055,9 @@ const char *lb_session_trouble(const struct lb_session *session, size_t i)
 		return text;
 	}
 	return NULL;
+}
+
+const char *lb_session_trace(struct lb_session *session, size_t i)
+{
+	return lb_traces_text(session->traces, i);
 }

@@ -167,6 +167,8 @@ void lb_stack_bind_leaf(struct lb_stack *stack,
 {
 	struct lb_frame *f = &stack->frames[0];
 
+	if (stack->rec.n_frames && f->kind == LB_FRAME_MCODE)
+		f->addr = stack->leaves[i].addr;
 	if (!stack->rec.n_frames ||
 	    (f->kind != LB_FRAME_NATIVE && f->kind != LB_FRAME_KERNEL))
 		return;

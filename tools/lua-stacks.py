@@ -18,8 +18,8 @@ for _folder in (_HERE.parent / "scripts",
         sys.path.insert(0, str(_folder))
         break
 
-from luabpf import (__version__, bpf, cli, drain, lib, report,  # noqa: E402
-                    targets)
+from luabpf import (__version__, bpf, cli, drain, flags, lib,  # noqa: E402
+                    report, targets)
 
 EXAMPLES = """examples:
   lua-stacks -p 185 30            # profile process 185 for 30 seconds
@@ -63,7 +63,8 @@ def parse_args(argv: List[str]) -> argparse.Namespace:
     add("-d", "--delimited", action="store_true",
         help="a mark between kernel and user frames")
     add("-a", "--annotations", action="store_true",
-        help="suffixes: _[k] kernel, _[j] Lua running as machine code")
+        help="suffixes: _[k] kernel, _[j] Lua running as machine code, _[i] "
+        "inlined there")
     add("-I", "--include-idle", action="store_true", help="the idle task too")
     add("-f", "--folded", action="store_true",
         help="one line a stack, for flamegraph.pl")
@@ -74,6 +75,9 @@ def parse_args(argv: List[str]) -> argparse.Namespace:
     add("--lines", action="store_true",
         help="show the current line of each Lua frame, not the function's "
         "first")
+    add("--vmstate", action="store_true",
+        help="what the VM does as leaf frame: [gc], [jit:record], [jit:opt], "
+        "[jit:asm], [jit:exit]")
     add("--per-pid", action="store_true",
         help="comm-PID as root of each stack")
     add("--tree", action="store_true",
@@ -127,31 +131,6 @@ def announce(args: argparse.Namespace) -> str:
     return f"Sampling at {rate} of {what} by {stack} stack{until}"
 
 
-def config_flags(args: argparse.Namespace) -> int:
-    """enum lb_config_flag of these options."""
-    flags = 0
-    for wanted, flag in ((not args.kernel_stacks_only, lib.CONFIG_USER),
-                         (not args.user_stacks_only, lib.CONFIG_KERNEL),
-                         (args.include_idle, lib.CONFIG_IDLE),
-                         (args.lines, lib.CONFIG_LINES)):
-        if wanted:
-            flags |= flag
-    return flags
-
-
-def fold_flags(args: argparse.Namespace) -> int:
-    """enum lb_fold_flag of these options."""
-    flags = 0
-    for wanted, flag in ((args.annotations, lib.FOLD_ANNOTATE),
-                         (args.delimited, lib.FOLD_DELIMIT),
-                         (args.lua_only, lib.FOLD_LUA_ONLY),
-                         (args.lines, lib.FOLD_LINES),
-                         (args.per_pid or not args.folded, lib.FOLD_PER_PID)):
-        if wanted:
-            flags |= flag
-    return flags
-
-
 def sample(session: lib.Session, args: argparse.Namespace,
            ending: drain.Ending) -> None:
     """Compile, attach, and drain until the end."""
@@ -166,7 +145,7 @@ def sample(session: lib.Session, args: argparse.Namespace,
             "LB_RING_PAGES": _RING_PAGES})
         with program:
             drain.connect(session, program, "lua_stacks", room,
-                          config_flags(args))
+                          flags.config(args))
             progress.clear()
             if ending.asked:
                 raise cli.Fail("ended before the first sample",
@@ -190,7 +169,7 @@ def sample(session: lib.Session, args: argparse.Namespace,
 def print_report(session: lib.Session, args: argparse.Namespace) -> None:
     """The stacks on stdout, the account on stderr."""
     totals = session.totals()
-    stacks = list(session.folded(fold_flags(args)))
+    stacks = list(session.folded(flags.fold(args)))
     early = totals.by_reason.get("not-ready", 0)
     if early:
         root = "[unknown]" + ("-0" if args.per_pid or not args.folded else "")
@@ -202,6 +181,9 @@ def print_report(session: lib.Session, args: argparse.Namespace) -> None:
     sys.stdout.flush()
     for line in report.closing_lines(totals):
         cli.message(line)
+    if args.verbose:
+        for line in session.traces():
+            cli.message(line)
     if totals.failed or args.verbose:
         for line in session.troubles():
             cli.message(line)

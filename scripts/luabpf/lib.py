@@ -18,6 +18,7 @@ CONFIG_KERNEL = 2
 CONFIG_IDLE = 8
 CONFIG_LINES = 32
 CONFIG_OFF = 64
+CONFIG_VMSTATE = 128
 CONFIG_CALLERS = 256
 
 # enum lb_watch and enum lb_fold_flag of lb.h
@@ -28,6 +29,7 @@ FOLD_DELIMIT = 2
 FOLD_LUA_ONLY = 4
 FOLD_LINES = 8
 FOLD_PER_PID = 16
+FOLD_VMSTATE = 32
 
 # enum lb_fact_kind
 _FACT_NUMBER = 1
@@ -63,7 +65,8 @@ class _Totals(ctypes.Structure):
         "samples", "complete", "with_lua", "truncated", "failed", "lost",
         "lost_storage", "lost_ring", "lost_other", "in_trace", "not_ready")] + [
         ("by_stop", ctypes.c_uint64 * _STOPS),
-        ("stacks", ctypes.c_uint64)]
+        ("stacks", ctypes.c_uint64), ("traces_exact", ctypes.c_uint64),
+        ("traces_coarse", ctypes.c_uint64), ("traces_gone", ctypes.c_uint64)]
 
 
 class _Fact(ctypes.Structure):
@@ -127,6 +130,9 @@ class Totals:
     lost_other: int
     in_trace: int
     stacks: int
+    traces_exact: int
+    traces_coarse: int
+    traces_gone: int
     by_reason: Mapping[str, int]  # failed, by word
 
 
@@ -223,6 +229,7 @@ FUNCTIONS: Dict[str, Tuple[object, List[object]]] = {
         _PTR, ctypes.c_size_t, ctypes.POINTER(ctypes.c_uint64),
         ctypes.POINTER(_INT)]),
     "lb_session_totals": (None, [_PTR, ctypes.POINTER(_Totals)]),
+    "lb_session_trace": (ctypes.c_char_p, [_PTR, ctypes.c_size_t]),
     "lb_gc_new": (_INT, [ctypes.POINTER(_PTR)]),
     "lb_gc_free": (None, [_PTR]),
     "lb_gc_error": (ctypes.c_char_p, [_PTR]),
@@ -429,6 +436,16 @@ class Session:
         plain = {f.name: getattr(raw, f.name) for f in fields(Totals)
                  if f.name != "by_reason"}
         return Totals(by_reason=words, **plain)
+
+    def traces(self) -> Iterator[str]:
+        """Traces that samples fell into, one line each, hottest first."""
+        i = 0
+        while True:
+            text = self._lib.lb_session_trace(self._handle, i)
+            if text is None:
+                return
+            yield _text(text)
+            i += 1
 
     def troubles(self) -> List[str]:
         """Mapped files that could not be used fully, one line each."""

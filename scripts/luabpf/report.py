@@ -41,7 +41,9 @@ def closing_lines(totals: Totals) -> List[str]:
              f"{totals.complete} complete ({totals.with_lua} with Lua), "
              f"{totals.truncated} truncated, {failed}, {totals.lost} lost"]
     if totals.in_trace:
-        lines.append(f"{totals.in_trace} in traces")
+        lines.append(f"{totals.in_trace} in traces: "
+                     f"{totals.traces_exact} exact, {totals.traces_coarse} "
+                     f"coarse, {totals.traces_gone} gone")
     if totals.lost_storage:
         lines.append(f"{totals.lost_storage} lost: stack storage full "
                      f"({totals.stacks} different stacks); use a larger "

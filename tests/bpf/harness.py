@@ -307,7 +307,8 @@ class Run:
 
 
 def _plain(frame: str) -> str:
-    return frame[:-4] if frame.endswith(stackgraph.JIT) else frame
+    suffixes = (stackgraph.JIT, stackgraph.INLINED)
+    return frame[:-4] if frame.endswith(suffixes) else frame
 
 
 Job = Tuple[graphs.Program, bool, str]

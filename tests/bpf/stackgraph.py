@@ -9,11 +9,12 @@ Kernel frames (`_[k]`) are set apart before the path is judged: an interrupt,
 a page fault or a system call can happen in any frame, so they may follow any
 leaf; but nothing in user space may follow them.
 
-Frames that run as machine code of a trace carry `_[j]`. Calls inlined in the
-trace have no frame, so below such a frame the path may go on with whatever
-its inlined callees may call. That is a rule on the nodes that could be
-inlined (Lua and fast functions, reached through each other); it widens
-nothing for a frame without the suffix.
+Frames that run as machine code of a trace carry `_[j]`, those inlined there
+`_[i]`; each of the latter must be called by the frame before it, as always.
+Where a sample in a trace is coarse, callees are missing: so what is not
+inlined may also be called by whatever the last frame in the trace may have
+inlined (Lua and fast functions, reached through each other). That widens
+nothing for a frame without a suffix, nor for one with `_[i]`.
 
 The text of a graph: one `caller, ... > callee ...` a line, `#` comments.
 
@@ -33,6 +34,7 @@ from typing import Dict, FrozenSet, Iterable, List, Optional, Set, Tuple
 
 KERNEL = "_[k]"
 JIT = "_[j]"
+INLINED = "_[i]"
 # What a folded line shows in place of frames that were not walked.
 MARKS = re.compile(r"\[(truncated|lua-broken|skipped|unknown|failed:.*)\]$")
 
@@ -210,18 +212,24 @@ class Graph:
         if not user:
             return "no user frame"
         allowed, before = set(self.roots), "the root"
+        direct: Set[str] = set()  # for an inlined frame
         for depth, text in enumerate(user):
-            in_trace = text.endswith(JIT)
+            inlined = text.endswith(INLINED)
+            in_trace = inlined or text.endswith(JIT)
             plain = text[:-len(JIT)] if in_trace else text
             if in_trace and not jit:
                 return "frame %d, %s: a trace with the JIT off" % (depth, text)
+            if inlined:
+                allowed = direct
             here = {n for n in allowed if self.nodes[n].matches(plain)}
             if in_trace:
                 here = {n for n in here if self.nodes[n].inlinable}
             if not here:
                 return "frame %d: %s does not call %s" % (depth, before, text)
-            allowed = set()
+            allowed, direct = set(), set()
             for ident in here:
                 allowed |= self.successors(ident, in_trace)
+                if in_trace:
+                    direct |= self.nodes[ident].succ
             before = text
         return None
