@@ -24,7 +24,7 @@
 #include "subject.h"
 #include "vmfacts.h"
 
-#define LIVE_BUDGET 4000000 /* reads for one VM */
+#define LIVE_BUDGET 4000000 /* reads for the VMs of one process */
 #define PATH_SIZE   4096
 
 struct puc_seen { /* lb_puc_find() of an object */
@@ -36,6 +36,7 @@ struct puc_seen { /* lb_puc_find() of an object */
 struct lb_doctor {
 	struct lb_objects *objects;
 	struct lb_facts facts;
+	uint32_t budget; /* of LIVE_BUDGET */
 	size_t n_processes, n_vms, n_luas, n_lives, n_troubles; /* items */
 	struct puc_seen *seen;
 	size_t n_seen;
@@ -216,10 +217,12 @@ static void add_lives(struct lb_doctor *doctor,
 		struct lb_target target = { .read = read_target,
 					    .read_arg = subject->proc,
 					    .off = &object->source.offsets,
-					    .budget = LIVE_BUDGET };
+					    .budget = doctor->budget };
 		struct lb_gstate gstate;
 
-		if (lb_gstate_read(&target, search.g_addrs[i], &gstate))
+		err = lb_gstate_read(&target, search.g_addrs[i], &gstate);
+		doctor->budget = target.budget;
+		if (err && err != -E2BIG)
 			continue; /* it ended meanwhile */
 		lb_facts_number(facts, "live", doctor->n_lives, "vm", vm, NULL);
 		add_gstate(facts, doctor->n_lives++, &gstate);
@@ -400,6 +403,7 @@ static int take_process(struct lb_doctor *doctor, int pid, bool brief)
 	int err = lb_subject_new(doctor->objects, pid, &subject);
 	size_t n_vms = doctor->n_vms, n_luas = doctor->n_luas;
 
+	doctor->budget = LIVE_BUDGET;
 	if (err)
 		return err;
 	struct place *places = calloc(subject->n_maps + 1, sizeof(*places));

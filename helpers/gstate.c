@@ -232,10 +232,13 @@ static int read_main(struct lb_target *target, struct lb_gstate *gstate)
 	if (err)
 		return err;
 	l_addr = lb_target_ref(target, data);
-	if (lb_target_read(target, l_addr + off->l_gct, &gct, 1) ||
-	    lb_target_read(target, l_addr + off->l_glref, data,
-			   lb_target_ref_size(target)) ||
-	    gct != LB_LUA_THREAD ||
+	err = lb_target_read(target, l_addr + off->l_gct, &gct, 1);
+	if (!err)
+		err = lb_target_read(target, l_addr + off->l_glref, data,
+				     lb_target_ref_size(target));
+	if (err == -E2BIG)
+		return err;
+	if (err || gct != LB_LUA_THREAD ||
 	    lb_target_ref(target, data) != gstate->g_addr)
 		return -EBADMSG;
 	gstate->main_l_addr = l_addr;
@@ -252,8 +255,11 @@ int lb_gstate_read(struct lb_target *target, uint64_t g_addr,
 	memset(&gstate, 0xff, sizeof(gstate));
 	gstate.g_addr = g_addr;
 	gstate.n_threads_exact = false;
+	gstate.jit = LB_GSTATE_JIT_UNKNOWN;
 	int err = read_main(target, &gstate);
 
+	if (err == -E2BIG)
+		*gstate_ret = gstate;
 	if (err)
 		return err;
 	gstate.gc_total_bytes = g_ref(target, g_addr, off->g_gc_total);

@@ -43,7 +43,8 @@ struct lb_gstate {
  *
  * Objects are counted up to LB_GSTATE_OBJECTS_MAX. The VM runs on meanwhile:
  * numbers are of slightly different moments.
- * Return: 0, -EBADMSG (no VM there), -ENOMEM, or what the first read gave.
+ * Return: 0, -E2BIG (no budget; all but g_addr is unknown), -EBADMSG (no VM
+ * there), -ENOMEM, or what the first read gave.
  */
 int lb_gstate_read(struct lb_target *target, uint64_t g_addr,
 		   struct lb_gstate *gstate_ret);

@@ -46,15 +46,19 @@ def _groups(facts: Iterable[Fact]) -> Groups:
     return groups
 
 
-def _add_process(groups: Groups, number: int, system: Item) -> Item:
-    """One process with all that is in it, and what each tool can do."""
+def _add_process(groups: Groups, number: int, system: Item,
+                 is_brief: bool) -> Item:
+    """One process with all that is in it, and what each tool can do.
+
+    The core tells in short of all processes: enough for the first tool only.
+    """
     process = groups["process"][number]
     for key, group in (("vms", "vm"), ("luas", "lua"),
                        ("troubles", "trouble")):
         process[key] = [item for item in groups.get(group, {}).values()
                         if item.get("process") == number]
     found = [abilities.ability(tool, process["vms"], system)
-             for tool in abilities.TOOLS]
+             for tool in abilities.TOOLS[:1 if is_brief else None]]
     process["tools"] = [{"tool": ability.tool, "usable": ability.usable,
                          "reason": ability.reason} for ability in found]
     process["traceable"] = found[0].usable
@@ -73,7 +77,8 @@ def tree(facts: Iterable[Fact], system: Item) -> Item:
         "system": {**groups.get("kernel", {}).get(0, {}), **system}}
     if "process" in groups or "unread" in groups:
         result["processes"] = [
-            _add_process(groups, number, result["system"])
+            _add_process(groups, number, result["system"],
+                         "unread" in groups)
             for number in sorted(groups.get("process", {}))]
         result["traceable"] = any(process["traceable"]
                                   for process in result["processes"])

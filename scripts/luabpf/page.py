@@ -101,9 +101,10 @@ def _vm_lines(vm: Item, number: int, verbose: bool) -> Iterator[str]:
                          "all below is of the file that is mapped")
     yield from _line("usable", "yes" if vm["usable"] else
                      f"no: {vm.get('refusal', '')}")
-    for label, key in (("build ID", "build_id"), ("version text", "version"),
-                       ("build", "build")):
+    for label, key in (("build ID", "build_id"), ("version text", "version")):
         yield from _line(label, str(vm.get(key, "not known")))
+    yield from _line("build", str(vm.get("build", "not one of the table of "
+                                         "known builds")))
     yield from _line("references", _references(vm))
     where = f"at {vm['vm_addr']:#x}" if "vm_addr" in vm else \
         f"at {vm['vm_vaddr']:#x} of the file"
@@ -275,7 +276,7 @@ def _rows(process: Item) -> Iterator[Tuple[str, str]]:
     """Can it be traced, and what is it: one for each VM."""
     for vm in process["vms"]:
         yield ("yes" if vm["usable"] and process["traceable"] else "no",
-               str(vm.get("build", "LuaJIT, build not known")))
+               str(vm.get("build", "LuaJIT, not a build of the table")))
     for lua in process["luas"]:
         version = lua.get("version")
         yield "no", f"PUC Lua {version}, not supported yet" if version \

@@ -99,6 +99,9 @@ class TreeTest(unittest.TestCase):
         self.assertEqual([(len(p["vms"]), len(p["luas"]), p["traceable"])
                           for p in found["processes"]],
                          [(1, 0, True), (0, 1, False)])
+        # in short: no more is known than what the first tool needs
+        self.assertEqual([tool["tool"] for tool in
+                          found["processes"][0]["tools"]], ["lua-stacks"])
         self.assertEqual(list(page.table(found)), [
             "    PID COMM            TRACE LUA",
             "    185 nginx           yes   LuaJIT 2.1 (2022), GC64",
@@ -265,7 +268,8 @@ class PageTest(unittest.TestCase):
         text = page_of(facts)
         self.assertTrue(text.startswith("PID 185: odd\n"))
         for line in ("  usable            no: odd",
-                     "  build             not known",
+                     "  build             not one of the table of known "
+                     "builds",
                      "  references        not known",
                      "  offsets           0 known",
                      "  probe points      not looked for",

@@ -306,6 +306,29 @@ static void test_read_when_reads_fail(void)
 	}
 }
 
+/* Without budget nothing is known; with little of it, less, and no wrong. */
+static void test_read_when_the_budget_is_small(void)
+{
+	struct lb_gstate gstate;
+
+	make_vm(memory, first_entry(), true);
+	for (uint32_t budget = 0; budget < 60; budget++) {
+		struct lb_target target = { .read = read_memory,
+					    .read_arg = memory,
+					    .off = memory->off,
+					    .budget = budget };
+		int err = lb_gstate_read(&target, memory->g_addr, &gstate);
+
+		CHECK(err == 0 || (err == -E2BIG && budget < 3));
+		CHECK_INT(gstate.g_addr, memory->g_addr);
+		if (!err && gstate.n_threads != LB_GSTATE_UNKNOWN)
+			CHECK(gstate.n_threads == 24 ||
+			      !gstate.n_threads_exact);
+		if (err)
+			CHECK_INT(gstate.jit, LB_GSTATE_JIT_UNKNOWN);
+	}
+}
+
 static void test_phase_words(void)
 {
 	CHECK_STR(lb_gstate_phase(0), "pause");
@@ -325,6 +348,7 @@ int main(void)
 		LB_TEST(test_read_when_areas_are_a_ring),
 		LB_TEST(test_read_when_the_number_of_traces_is_wild),
 		LB_TEST(test_read_when_reads_fail),
+		LB_TEST(test_read_when_the_budget_is_small),
 		LB_TEST(test_phase_words),
 	};
 
