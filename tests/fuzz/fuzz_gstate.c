@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Fuzz target: memory of a process through the search for VMs and the look at
+ * each candidate. The first byte chooses the build, the rest is the memory.
+ */
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gsearch.h"
+#include "gstate.h"
+#include "offsets.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define BASE UINT64_C(0x1000) /* low, so that few bits lead into it */
+
+struct memory {
+	const uint8_t *data;
+	size_t size;
+};
+
+static int read_memory(void *arg, uint64_t addr, void *buf, size_t size)
+{
+	const struct memory *memory = arg;
+	uint64_t at = addr - BASE;
+
+	if (at > memory->size || size > memory->size - at)
+		return -EFAULT;
+	memcpy(buf, memory->data + at, size);
+	return 0;
+}
+
+static void look(struct memory *memory, const struct lj_offsets *off,
+		 uint64_t g_addr)
+{
+	struct lb_target target = { .read = read_memory,
+				    .read_arg = memory,
+				    .off = off,
+				    .budget = 20000 };
+	struct lb_gstate gstate;
+
+	if (lb_gstate_read(&target, g_addr, &gstate))
+		return;
+	if (gstate.g_addr != g_addr ||
+	    (gstate.n_objects != LB_GSTATE_UNKNOWN &&
+	     (gstate.n_objects > LB_GSTATE_OBJECTS_MAX ||
+	      gstate.n_threads > gstate.n_objects)))
+		abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	const struct lj_offsets *off;
+	const char *name;
+	uint64_t found[16];
+
+	if (!size || lb_offsets_entry(data[0] % 32, &off, &name))
+		return 0;
+
+	struct memory memory = { data + 1, (size - 1) / 8 * 8 };
+	size_t n = lb_gsearch_chunk(off, BASE, memory.data, memory.size, found,
+				    16);
+
+	for (size_t i = 0; i < n; i++)
+		look(&memory, off, found[i]);
+	look(&memory, off, BASE + off->l_size);
+	return 0;
+}
