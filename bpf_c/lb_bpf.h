@@ -30,6 +30,13 @@
 #error "LB_RING_PAGES: pages of the ring buffer, a power of two"
 #endif
 
+enum lb_prog {
+	LB_PROG_WALK,
+	LB_PROG_NAMES,
+	LB_PROG_WALK32,
+	LB_PROG_MAX,
+};
+
 BPF_ARRAY(lb_rows, struct lb_row, LB_ROWS);
 BPF_ARRAY(lb_blocks, __u32, LB_BLOCKS);
 BPF_ARRAY(lb_rules, struct lb_rule, LB_RULES);
@@ -44,13 +51,8 @@ BPF_TABLE("lru_hash", struct lb_proto_key, struct lb_proto_val, lb_protos,
 BPF_ARRAY(lb_configs, struct lb_config, 1);
 BPF_PERCPU_ARRAY(lb_counters, __u64, LB_CNT_MAX);
 BPF_PERCPU_ARRAY(lb_states, struct lb_state, 1);
-BPF_PROG_ARRAY(lb_progs, 2);
+BPF_PROG_ARRAY(lb_progs, LB_PROG_MAX);
 BPF_RINGBUF_OUTPUT(lb_ring, LB_RING_PAGES);
-
-enum lb_prog {
-	LB_PROG_WALK,
-	LB_PROG_NAMES,
-};
 
 static __always_inline struct lb_row *lb_row_at(__u32 i)
 {
@@ -167,11 +169,10 @@ static __always_inline __u64 *lb_count_of(struct lb_count_key *key)
 }
 
 /* 0 when a new entry was made. */
-static __always_inline int lb_count_insert(struct lb_count_key *key)
+static __always_inline int lb_count_insert(struct lb_count_key *key,
+					   __u64 weight)
 {
-	__u64 one = 1;
-
-	return lb_counts.insert(key, &one);
+	return lb_counts.insert(key, &weight);
 }
 
 static __always_inline void lb_count_forget(struct lb_count_key *key)

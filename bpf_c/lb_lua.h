@@ -2,10 +2,14 @@
 /*
  * Lua frames of one lua_State, from a C boundary down to the next.
  *
- * A frame on the Lua stack (GC64, two slots): [f - 8] is the function, [f] the
- * link: either the return address in the caller's bytecode (type 0), or the
- * distance to the previous frame with a type in its low bits (lj_frame.h).
- * f is base - 8.
+ * A frame on the Lua stack has a function and a link: either the return address
+ * in the caller's bytecode (type 0), or the distance to the previous frame with
+ * a type in its low bits (lj_frame.h). f is base - 8. With 64-bit references
+ * the function is in [f - 8] and the link in [f]; with 32-bit references they
+ * share [f], the function in the low half.
+ *
+ * @gc64 is a constant where these functions are inlined: the walker is compiled
+ * once for each size of references.
  *
  * A return address must lie inside the bytecode of the function it returns
  * to, and must be absent where that is a C function: each step proves the one
@@ -36,6 +40,10 @@ enum lb_frame_type { /* FRAME_* of lj_frame.h */
 #define LB_RETRY_LAST (3 * LB_RETRY_WAYS - 1)
 #define LB_RETRY_NONE (LB_RETRY_LAST + 1)
 
+/* A reference: a word, or the half of one that @off is in. */
+#define LB_REF(word, off, gc64) \
+	((gc64) ? (word) : (__u64)(__u32)((word) >> (8 * ((off)&4))))
+
 #define LB_LUA_WORD(s, a) \
 	((s)->lua_win[(((a) - (s)->lua_lo) >> 3) & (LB_WINDOW_WORDS - 1)])
 
@@ -59,6 +67,19 @@ static __always_inline int lb_lua_window(struct lb_state *s, __u64 f)
 	}
 	s->lua_lo = lo;
 	return 0;
+}
+
+/* Function and link of the frame at @f, which the window holds. */
+static __always_inline __u64 lb_frame_func(struct lb_state *s, __u64 f,
+					   bool gc64)
+{
+	return gc64 ? LB_LUA_WORD(s, f - 8) : (__u32)LB_LUA_WORD(s, f);
+}
+
+static __always_inline __u64 lb_frame_link(struct lb_state *s, __u64 f,
+					   bool gc64)
+{
+	return gc64 ? LB_LUA_WORD(s, f) : LB_LUA_WORD(s, f) >> 32;
 }
 
 /*
@@ -101,7 +122,7 @@ static __always_inline __u32 lb_chunk_id(struct lb_state *s,
 /* Chunk name and lines: with the address they identify a prototype. */
 static __always_inline __u64 lb_proto_identity(struct lb_state *s,
 					       struct lj_offsets *lj,
-					       __u64 proto_addr)
+					       __u64 proto_addr, bool gc64)
 {
 	__u64 at = proto_addr + lj->pt_chunkname;
 
@@ -117,6 +138,10 @@ static __always_inline __u64 lb_proto_identity(struct lb_state *s,
 	} else {
 		s->id[0] = s->id[1] = 0;
 		bpf_probe_read_user(s->id, 16, (void *)at);
+	}
+	if (!gc64) { /* name, first line, lines: half a word each */
+		s->id[1] = s->id[0] >> 32 | s->id[1] << 32;
+		s->id[0] = (__u32)s->id[0];
 	}
 	return (s->id[0] << 8) ^ s->id[1] ^ lb_chunk_id(s, lj, s->id[0]);
 }
@@ -140,7 +165,8 @@ static __always_inline int lb_vm_leave(struct lb_state *s)
  * From the frame at @f along its @link to the one below. Return: 0, or a
  * detail; s->mode is LB_MODE_NATIVE when the link is a C boundary.
  */
-static __always_inline __u8 lb_lua_link(struct lb_state *s, __u64 f, __u64 link)
+static __always_inline __u8 lb_lua_link(struct lb_state *s, __u64 f, __u64 link,
+					bool gc64)
 {
 	__u32 type = link & 7;
 
@@ -149,7 +175,7 @@ static __always_inline __u8 lb_lua_link(struct lb_state *s, __u64 f, __u64 link)
 
 		if (lb_code_before(s, link, &ins))
 			return LB_DETAIL_CALL_READ;
-		s->f = f - 8 * (2 + ((ins >> 8) & 0xff));
+		s->f = f - 8 * ((gc64 ? 2 : 1) + ((ins >> 8) & 0xff));
 		s->lua_pc = link;
 		return LB_DETAIL_NONE;
 	}
@@ -167,10 +193,14 @@ static __always_inline __u8 lb_lua_link(struct lb_state *s, __u64 f, __u64 link)
 	} else if (type == LB_LINK_CONT) {
 		if (lb_lua_window(s, f))
 			return LB_DETAIL_STACK_READ;
-		if (LB_LUA_WORD(s, f - 24) == LB_CONT_FFI_CALLBACK)
+		__u64 cont = gc64 ? LB_LUA_WORD(s, f - 24)
+				  : (__u32)LB_LUA_WORD(s, f - 8);
+
+		if (cont == LB_CONT_FFI_CALLBACK)
 			lb_vm_leave(s);
 		else
-			s->lua_pc = LB_LUA_WORD(s, f - 16);
+			s->lua_pc = gc64 ? LB_LUA_WORD(s, f - 16)
+					 : LB_LUA_WORD(s, f - 8) >> 32;
 	}
 	return LB_DETAIL_NONE;
 }
@@ -183,7 +213,7 @@ static __always_inline __u8 lb_lua_link(struct lb_state *s, __u64 f, __u64 link)
  * link in the C frame (SAVE_PC), where coroutine.resume keeps it; and with the
  * link in its place.
  */
-static __always_inline int lb_lua_retry(struct lb_state *s)
+static __always_inline int lb_lua_retry(struct lb_state *s, bool gc64)
 {
 	__u32 t = s->retry, way = t & (LB_RETRY_WAYS - 1);
 	__u64 base = s->cand[(t / LB_RETRY_WAYS) & 3];
@@ -214,23 +244,25 @@ static __always_inline int lb_lua_retry(struct lb_state *s)
 	 * memory is whole unless a second result has overwritten it */
 	if (lb_lua_window(s, f))
 		return 0;
-	if (way == 3 || (link & 3 && !((LB_LUA_WORD(s, f) ^ link) & ~7ULL)))
-		link = LB_LUA_WORD(s, f);
+	if (way == 3 ||
+	    (link & 3 && !((lb_frame_link(s, f, gc64) ^ link) & ~7ULL)))
+		link = lb_frame_link(s, f, gc64);
 	if (link & 3 && (link & ~7ULL) > f - s->l_stack)
 		return 0;
 	s->strict = 1;
-	if (lb_lua_link(s, f, link))
+	if (lb_lua_link(s, f, link, gc64))
 		s->f = 0;
 	return 0;
 }
 
-static __always_inline int lb_lua_bad(struct lb_state *s, __u8 detail)
+static __always_inline int lb_lua_bad(struct lb_state *s, __u8 detail,
+				      bool gc64)
 {
 	if (!s->detail)
 		s->detail = detail;
 	if (s->n_walked <= 1 && s->retry < LB_RETRY_LAST) {
 		s->retry++;
-		return lb_lua_retry(s);
+		return lb_lua_retry(s, gc64);
 	}
 	s->l_done = 1;
 	s->rec.head.detail = s->detail;
@@ -240,13 +272,14 @@ static __always_inline int lb_lua_bad(struct lb_state *s, __u8 detail)
 
 /* The function of the frame at s->f. Return: 0, or a detail. */
 static __always_inline __u8 lb_lua_function(struct lb_state *s,
-					    struct lj_offsets *lj, __u64 func)
+					    struct lj_offsets *lj, __u64 func,
+					    bool gc64)
 {
 	if (bpf_probe_read_user(s->fn, 48, (void *)func))
 		return LB_DETAIL_FUNC_READ;
 	__u32 gct = s->fn[(lj->fn_gct >> 3) & 7] >> (8 * (lj->fn_gct & 7));
 	__u32 ffid = s->fn[(lj->fn_ffid >> 3) & 7] >> (8 * (lj->fn_ffid & 7));
-	__u64 code = s->fn[(lj->fn_pc >> 3) & 7];
+	__u64 code = LB_REF(s->fn[(lj->fn_pc >> 3) & 7], lj->fn_pc, gc64);
 	bool proven = s->n_walked || s->strict;
 
 	ffid &= 0xff;
@@ -265,7 +298,7 @@ static __always_inline __u8 lb_lua_function(struct lb_state *s,
 				return LB_DETAIL_FOREIGN_PC;
 		}
 		__u64 proto_addr = code - lj->pt_size;
-		__u64 id = lb_proto_identity(s, lj, proto_addr);
+		__u64 id = lb_proto_identity(s, lj, proto_addr, gc64);
 
 		if (s->flags & LB_CONFIG_LINES)
 			id ^= (__u64)pos << 8;
@@ -285,7 +318,7 @@ static __always_inline __u8 lb_lua_function(struct lb_state *s,
 
 /* Emit the frame at s->f and move to the one below. Return: 0, or a detail. */
 static __always_inline __u8 lb_lua_frame(struct lb_state *s,
-					 struct lj_offsets *lj)
+					 struct lj_offsets *lj, bool gc64)
 {
 	__u64 f = s->f;
 
@@ -293,28 +326,29 @@ static __always_inline __u8 lb_lua_frame(struct lb_state *s,
 		return LB_DETAIL_ABOVE;
 	if (lb_lua_window(s, f))
 		return LB_DETAIL_STACK_READ;
-	__u64 func = LB_LUA_WORD(s, f - 8), link = LB_LUA_WORD(s, f);
-	__u64 tag = func >> LB_TAG_SHIFT;
+	__u64 func = lb_frame_func(s, f, gc64);
+	__u64 link = lb_frame_link(s, f, gc64), tag = func >> LB_TAG_SHIFT;
+	bool dummy = gc64 ? tag == LB_TAG_THREAD : func == s->l;
 
-	if (tag == LB_TAG_FUNC) {
-		__u8 detail = lb_lua_function(s, lj, func & LB_GC_MASK);
+	if (gc64 && tag != LB_TAG_FUNC && !dummy)
+		return LB_DETAIL_FUNC_TAG;
+	if (!dummy) {
+		__u8 detail = lb_lua_function(s, lj, func & LB_GC_MASK, gc64);
 
 		if (detail)
 			return detail;
 		s->vararg = 0;
-	} else if (tag != LB_TAG_THREAD) {
-		return LB_DETAIL_FUNC_TAG;
 	}
 	s->n_walked++;
 	s->strict = 0;
-	return lb_lua_link(s, f, link);
+	return lb_lua_link(s, f, link, gc64);
 }
 
 /* One Lua frame, or the end of this L, or another try at its top. */
 static __always_inline int lb_lua_step(struct lb_state *s,
-				       struct lj_offsets *lj)
+				       struct lj_offsets *lj, bool gc64)
 {
-	__u64 bottom = s->l_stack + 8;
+	__u64 bottom = s->l_stack + (gc64 ? 8 : 0);
 	__u8 detail = LB_DETAIL_BOTTOM;
 
 	if (s->f == bottom && !s->strict) {
@@ -322,8 +356,8 @@ static __always_inline int lb_lua_step(struct lb_state *s,
 		return lb_vm_leave(s);
 	}
 	if (s->f > bottom)
-		detail = lb_lua_frame(s, lj);
-	return detail ? lb_lua_bad(s, detail) : 0;
+		detail = lb_lua_frame(s, lj, gc64);
+	return detail ? lb_lua_bad(s, detail, gc64) : 0;
 }
 
 #endif

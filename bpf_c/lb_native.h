@@ -18,19 +18,20 @@ lb_mapping_find(struct lb_state *s, struct lb_proc_entry *p, __u64 pc)
 
 	if (pc >= m->start && pc < m->end)
 		return m;
-	__u32 lo = 0, hi = p->n_mappings;
-
+	/* in memory: the verifier then sees each turn alike */
+	s->lo = 0;
+	s->hi = p->n_mappings;
 	for (int i = 0; i < LB_MAPPING_STEPS; i++) {
-		if (lo >= hi)
+		if (s->lo >= s->hi)
 			break;
-		__u32 mid = (lo + hi) >> 1;
+		__u32 mid = (s->lo + s->hi) >> 1;
 
 		if (p->mappings[mid & (LB_MAPPINGS_MAX - 1)].start <= pc)
-			lo = mid + 1;
+			s->lo = mid + 1;
 		else
-			hi = mid;
+			s->hi = mid;
 	}
-	s->mapping = (lo - 1) & (LB_MAPPINGS_MAX - 1);
+	s->mapping = (s->lo - 1) & (LB_MAPPINGS_MAX - 1);
 	m = &p->mappings[s->mapping & (LB_MAPPINGS_MAX - 1)];
 	if (pc >= m->start && pc < m->end)
 		return m;
@@ -38,8 +39,8 @@ lb_mapping_find(struct lb_state *s, struct lb_proc_entry *p, __u64 pc)
 }
 
 /* The rule for @pc in a mapping with rows, or NULL. */
-static __always_inline struct lb_rule *lb_rule_find(struct lb_mapping *m,
-						    __u64 pc)
+static __always_inline struct lb_rule *
+lb_rule_find(struct lb_state *s, struct lb_mapping *m, __u64 pc)
 {
 	__u32 vaddr = pc - m->bias;
 	__u32 b = m->block + (vaddr >> LB_BLOCK_SHIFT);
@@ -48,22 +49,22 @@ static __always_inline struct lb_rule *lb_rule_find(struct lb_mapping *m,
 	if (!first || !last)
 		return 0;
 	/* the last row with row.vaddr <= vaddr is in [lo, hi) */
-	__u32 lo = *first, hi = *last + 1;
-
+	s->lo = *first;
+	s->hi = *last + 1;
 	for (int i = 0; i < LB_ROW_STEPS; i++) {
-		if (hi - lo <= 1)
+		if (s->hi - s->lo <= 1)
 			break;
-		__u32 mid = (lo + hi) >> 1;
+		__u32 mid = (s->lo + s->hi) >> 1;
 		struct lb_row *row = lb_row_at(mid);
 
 		if (!row)
 			break;
 		if (row->vaddr <= vaddr)
-			lo = mid;
+			s->lo = mid;
 		else
-			hi = mid;
+			s->hi = mid;
 	}
-	struct lb_row *row = lb_row_at(lo);
+	struct lb_row *row = lb_row_at(s->lo);
 
 	return row ? lb_rule_at(row->rule) : 0;
 }
@@ -159,7 +160,7 @@ static __always_inline int lb_rule_step(struct lb_state *s,
 
 /* A VM frame that could not be verified: step over it without Lua frames. */
 static __always_inline int lb_vm_skip(struct lb_state *s, struct lj_offsets *lj,
-				      int miss)
+				      int miss, bool gc64)
 {
 	if (s->leaf && miss == LB_VM_NO_G) {
 		/* VM helper called from C (lj_vm_floor ...): a leaf function */
@@ -170,9 +171,10 @@ static __always_inline int lb_vm_skip(struct lb_state *s, struct lj_offsets *lj,
 		s->pc = LB_STACK_WORD(s, s->sp);
 		s->sp += 8;
 		s->leaf = 0;
+		s->mode = LB_MODE_NATIVE;
 		return 0;
 	}
-	if (lb_cframe_read(s, lj, s->sp)) {
+	if (lb_cframe_read(s, lj, s->sp, gc64)) {
 		lb_stop(s, LB_STOP_READ);
 		return 0;
 	}
@@ -184,36 +186,55 @@ static __always_inline int lb_vm_skip(struct lb_state *s, struct lj_offsets *lj,
 	return 0;
 }
 
+/* 1: @word is not @want in the bits of @mask; else 0. */
+static __always_inline __u64 lb_differs(__u64 word, __u64 mask, __u64 want)
+{
+	__u64 d = (word & mask) ^ want;
+
+	return (d | -d) >> 63;
+}
+
 /*
  * The code that an FFI callback begins with (callback_mcode_init() in LuaJIT's
  * lj_ccallback.c): mov al, slot; jmp to the end of its group of 32; there push
- * rbp; mov ah, slot >> 8; mov rbp, G; jmp vm_ffi_callback. Its native step.
+ * rbp; mov ah, slot >> 8; mov rbp, G; jmp vm_ffi_callback. With 32-bit
+ * references mov ebp, G. Its native step.
  */
-static __always_inline bool lb_callback_step(struct lb_state *s)
+static __always_inline bool lb_callback_step(struct lb_state *s, bool gc64)
 {
-	__u8 at[16] = {}, end[16] = {};
-	__u64 pc = s->pc, tail;
+	__u64 at[2] = {}, end = 0;
+	__u64 pc = s->pc, tail = pc;
 
 	if (bpf_probe_read_user(at, sizeof(at), (void *)pc))
 		return false;
-	tail = pc;
-	if (at[0] == 0xb0)
-		tail = at[2] == 0xeb ? pc + 4 + at[3] : pc + 2;
-	else if (at[0] == 0xeb)
-		tail = pc + 2 + at[1];
-	if (bpf_probe_read_user(end, sizeof(end), (void *)tail))
+	if ((at[0] & 0xff) == 0xb0)
+		tail = (at[0] >> 16 & 0xff) == 0xeb
+			       ? pc + 4 + (at[0] >> 24 & 0xff)
+			       : pc + 2;
+	else if ((at[0] & 0xff) == 0xeb)
+		tail = pc + 2 + (at[0] >> 8 & 0xff);
+	if (bpf_probe_read_user(&end, sizeof(end), (void *)tail))
 		return false;
-	bool whole = end[0] == 0x55 && end[1] == 0xb4 && end[3] == 0x48 &&
-		     end[4] == 0xbd;
-	bool pushed = (at[0] == 0xb4 && at[2] == 0x48 && at[3] == 0xbd) ||
-		      (at[0] == 0x48 && at[1] == 0xbd && at[10] == 0xe9) ||
-		      (at[0] == 0xe9 && s->bp == lb_tid_g_get(s->tid));
+	/* without a branch for each: the verifier follows all of them */
+	__u64 whole, push_1, push_2, push_3;
 
-	if (!whole && !pushed)
+	if (gc64) {
+		whole = lb_differs(end, 0xffff00ffff, 0xbd4800b455);
+		push_1 = lb_differs(at[0], 0xffff00ff, 0xbd4800b4);
+		push_2 = lb_differs(at[0], 0xffff, 0xbd48) |
+			 lb_differs(at[1], 0xff0000, 0xe90000);
+	} else {
+		whole = lb_differs(end, 0xff00ffff, 0xbd00b455);
+		push_1 = lb_differs(at[0], 0xff00ff, 0xbd00b4);
+		push_2 = lb_differs(at[0], 0xff00000000ff, 0xe900000000bd);
+	}
+	push_3 = lb_differs(at[0], 0xff, 0xe9) |
+		 lb_differs(s->bp, ~0ULL, lb_tid_g_get(s->tid));
+	if (whole & push_1 & push_2 & push_3)
 		return false;
 	if (lb_stack_window(s, s->sp, 16))
 		return false;
-	if (whole) {
+	if (!whole) {
 		s->pc = LB_STACK_WORD(s, s->sp);
 		s->sp += 8;
 	} else {
@@ -227,39 +248,71 @@ static __always_inline bool lb_callback_step(struct lb_state *s)
 
 /* Code without a table: a trace, or another JIT's code. */
 static __always_inline int lb_unknown_step(struct lb_state *s,
-					   struct lb_proc_entry *p, __u8 stop)
+					   struct lb_proc_entry *p, __u8 stop,
+					   bool gc64)
 {
 	__u64 pc = s->pc;
 
 	if (s->leaf && s->rec.head.n_frames == s->rec.head.n_kernel &&
-	    !(pc >= s->area_lo && pc < s->area_hi) && lb_callback_step(s))
+	    !(pc >= s->area_lo && pc < s->area_hi) && lb_callback_step(s, gc64))
 		return 0;
-	if (s->tmp != pc) { /* not when trying the next LuaJIT build */
-		lb_push(s, LB_FRAME_MCODE, s->leaf ? LB_FF_EXACT_PC : 0, pc, 0,
-			0);
-		if (s->mode == LB_MODE_DONE)
-			return 0;
+	lb_push(s, LB_FRAME_MCODE, s->leaf ? LB_FF_EXACT_PC : 0, pc, 0, 0);
+	if (s->mode == LB_MODE_DONE)
+		return 0;
+	if (!p->n_vms) {
+		lb_stop(s, stop);
+		return 0;
 	}
-	/* each build by r14 first; what the thread did last only then */
+	s->kind = LB_RULE_NONE;
+	s->miss_stop = stop;
+	s->n_tries = 0;
+	s->g_try = 0;
+	s->mode = LB_MODE_ENTER;
+	return 0;
+}
+
+/*
+ * Enter the VM: s->kind is the rule of its code, or LB_RULE_NONE for code
+ * without a table, where each build is tried by r14 first; what the thread did
+ * last counts only then. A mode of its own, since the verifier's work grows
+ * with each place that lb_vm_enter() is called from.
+ */
+static __always_inline int lb_enter_step(struct lb_state *s,
+					 struct lb_proc_entry *p, bool gc64)
+{
+	struct lj_offsets *lj = &p->lj[s->vm & (LB_VMS_MAX - 1)];
+
+	if (lj->gc64 != gc64) {
+		s->mode = LB_MODE_OTHER;
+		return 0;
+	}
+	if (!gc64)
+		s->g_candidate = lb_g_candidate(s, lj, p);
 	s->last_try = s->n_tries + 1 >= p->n_vms;
-	if (p->n_vms &&
-	    !lb_vm_enter(s, &p->lj[s->vm & (LB_VMS_MAX - 1)], LB_RULE_NONE)) {
-		s->n_tries = 0;
+	int miss = lb_vm_enter(s, lj, s->kind, gc64);
+
+	if (!miss)
+		return 0;
+	if (!gc64 && s->g_try < LB_G_TRIES - 1 &&
+	    (s->kind == LB_RULE_NONE || s->kind == LB_RULE_VM_EXIT)) {
+		s->g_try++;
 		return 0;
 	}
-	if (!s->last_try) {
-		s->n_tries++;
-		s->vm = s->vm + 1 < p->n_vms ? s->vm + 1 : 0;
-		s->tmp = pc;
+	if (s->kind != LB_RULE_NONE)
+		return lb_vm_skip(s, lj, miss, gc64);
+	if (s->last_try) {
+		lb_stop(s, s->miss_stop);
 		return 0;
 	}
-	lb_stop(s, stop);
+	s->n_tries++;
+	s->g_try = 0;
+	s->vm = s->vm + 1 < p->n_vms ? s->vm + 1 : 0;
 	return 0;
 }
 
 /* One native frame: emit it, then move to its caller. */
 static __always_inline int lb_native_step(struct lb_state *s,
-					  struct lb_proc_entry *p)
+					  struct lb_proc_entry *p, bool gc64)
 {
 	__u64 pc = s->pc - (s->leaf ? 0 : 1);
 
@@ -270,28 +323,26 @@ static __always_inline int lb_native_step(struct lb_state *s,
 	struct lb_mapping *m = lb_mapping_find(s, p, pc);
 
 	if (!m)
-		return lb_unknown_step(s, p, LB_STOP_NO_MAP);
+		return lb_unknown_step(s, p, LB_STOP_NO_MAP, gc64);
 	if (!m->has_rows)
-		return lb_unknown_step(s, p, LB_STOP_NO_ROW);
-	struct lb_rule *rule = lb_rule_find(m, pc);
+		return lb_unknown_step(s, p, LB_STOP_NO_ROW, gc64);
+	struct lb_rule *rule = lb_rule_find(s, m, pc);
 
 	if (!rule || rule->kind == LB_RULE_NONE)
-		return lb_unknown_step(s, p, LB_STOP_NO_ROW);
+		return lb_unknown_step(s, p, LB_STOP_NO_ROW, gc64);
 	if (rule->kind == LB_RULE_BAD)
-		return lb_unknown_step(s, p, LB_STOP_BAD_ROW);
+		return lb_unknown_step(s, p, LB_STOP_BAD_ROW, gc64);
 	if (rule->kind >= LB_RULE_VM &&
 	    !(rule->kind == LB_RULE_VM_CALLBACK && s->leaf)) {
-		__u32 kind = rule->kind;
-
 		if (!m->vm) {
 			lb_stop(s, LB_STOP_NO_VM);
 			return 0;
 		}
 		s->vm = m->vm - 1;
-		struct lj_offsets *lj = &p->lj[s->vm & (LB_VMS_MAX - 1)];
-		int miss = lb_vm_enter(s, lj, kind);
-
-		return miss ? lb_vm_skip(s, lj, miss) : 0;
+		s->kind = rule->kind;
+		s->g_try = 0;
+		s->mode = LB_MODE_ENTER;
+		return 0;
 	}
 	if (!(rule->flags & LB_RULE_F_VM) && rule->kind < LB_RULE_VM)
 		lb_push(s, LB_FRAME_NATIVE, s->leaf ? LB_FF_EXACT_PC : 0, s->pc,

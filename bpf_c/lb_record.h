@@ -121,6 +121,14 @@ static __always_inline __u32 lb_line_at(struct lb_proto_val *v, __u32 pos)
 	return v->first_line + d;
 }
 
+/* A field @off bytes into the part of a prototype in @head: 64 or 32 bits. */
+static __always_inline __u64 lb_proto_field(__u64 *head, __u32 off, bool wide)
+{
+	__u64 word = head[(off >> 3) & 3];
+
+	return wide ? word : (__u32)(word >> (8 * (off & 4)));
+}
+
 /*
  * Names of one Lua frame, read while its prototype is alive: a record if the
  * prototype is new here, and the line.
@@ -135,11 +143,13 @@ lb_name_frame(struct lb_state *s, struct lj_offsets *lj, struct lb_frame *f)
 	if (bpf_probe_read_user(head, sizeof(head),
 				(void *)(f->addr + lj->pt_chunkname)))
 		return;
-	v->chunk_addr = head[0];
-	v->first_line = head[((lj->pt_firstline - lj->pt_chunkname) >> 3) & 3];
+	v->chunk_addr = lb_proto_field(head, 0, lj->gc64);
+	v->first_line = lb_proto_field(
+		head, lj->pt_firstline - lj->pt_chunkname, false);
 	v->num_line =
-		head[((lj->pt_numline - lj->pt_chunkname) >> 3) & 3] >> 32;
-	v->lineinfo = head[((lj->pt_lineinfo - lj->pt_chunkname) >> 3) & 3];
+		lb_proto_field(head, lj->pt_numline - lj->pt_chunkname, false);
+	v->lineinfo = lb_proto_field(head, lj->pt_lineinfo - lj->pt_chunkname,
+				     lj->gc64);
 	v->chunk_id = 0;
 	bpf_probe_read_user(&v->chunk_id, 4,
 			    (void *)(v->chunk_addr + lj->str_id));

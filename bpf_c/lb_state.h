@@ -16,6 +16,8 @@
 enum lb_mode {
 	LB_MODE_NATIVE,
 	LB_MODE_LUA,
+	LB_MODE_ENTER, /* from native code into a VM */
+	LB_MODE_OTHER, /* the same, by the walker for other references */
 	LB_MODE_DONE,
 };
 
@@ -67,17 +69,24 @@ struct lb_state {
 	__u64 pc, sp, bp, bx, r14, dx, cx;
 	__u64 hash;
 	struct lb_count_key count_key;
+	__u64 weight; /* what the stack counts for; 1: a sample */
 	__u32 tgid;
 	__u32 tid;
 	__u32 flags;   /* of the configuration */
 	__u32 mode;    /* enum lb_mode */
 	__u32 leaf;    /* pc is exact, dx and cx are valid */
 	__u32 mapping; /* index of the last one used */
+	__u32 lo, hi;  /* of a binary search */
 	__u32 n_segments;
 	__u32 name_at; /* next frame for the names program */
 
 	/* Lua: the thread whose frames are being walked */
 	__u64 g, l;
+	__u64 g_candidate; /* for G, where references have 32 bits */
+	__u32 g_try;	   /* which one it is */
+	__u32 in_mcode;	   /* code without a table is a trace's */
+	__u32 trace_id;	   /* LB_TRACE_ID of that one, if it is known */
+	__u32 g_pad;
 	__u64 cframe; /* C frame below the current one in this L */
 	__u64 f;      /* address of the next frame's link slot */
 	__u64 lua_pc; /* bytecode pc in that frame, 0 unknown */
@@ -97,6 +106,8 @@ struct lb_state {
 	__u32 jit;	/* next Lua frame runs as machine code */
 	__u32 vm;	/* index in lb_proc_entry.lj */
 	__u32 n_lua;
+	__u32 kind;		 /* of the code that enters the VM */
+	__u32 miss_stop;	 /* enum lb_stop, if it is no VM's */
 	__u32 n_tries, last_try; /* builds tried for code without a table */
 	struct lb_l_context contexts[LB_L_CONTEXTS];
 	__u32 context_at; /* the one to give up next */

@@ -16,6 +16,7 @@
 #define LB_COMM_LEN	16
 #define LB_CHUNK_MAX	256 /* bytes of a chunk name that are kept */
 #define LB_MAPPINGS_MAX 512 /* executable mappings of one process */
+#define LB_G_HINTS	8   /* VMs of one process; a power of two */
 #define LB_VMS_MAX	4   /* different LuaJIT builds in one process */
 #define LB_BLOCK_SHIFT	8   /* one index entry for 256 bytes of text */
 #define LB_POS_UNKNOWN	0xffffffffU
@@ -232,6 +233,10 @@ struct lb_proc_entry {
 	__u32 n_vms;
 	__u32 generation; /* changes when the entry is written again */
 	__u32 pad;
+	/* global_States with 32-bit references, and their builds: in traces no
+	 * register tells */
+	__u64 hints[LB_G_HINTS];
+	__u8 hints_vm[LB_G_HINTS];
 	struct lj_offsets lj[LB_VMS_MAX];
 	struct lb_mapping mappings[LB_MAPPINGS_MAX];
 };

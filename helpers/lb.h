@@ -68,6 +68,7 @@ struct lb_needs {
 	uint32_t blocks;
 	uint32_t rules;
 	uint32_t procs;
+	uint32_t ref32; /* 1: a VM with 32-bit references is among them */
 };
 
 /**

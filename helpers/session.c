@@ -695,6 +695,25 @@ int lb_session_add_proto(struct lb_session *session,
 	return -ENOMEM;
 }
 
+/* Tell BPF of a VM that its registers do not show in every state. */
+static void hint_vm(struct lb_session *session, struct lb_subject *subject,
+		    const struct lb_stack_rec *rec)
+{
+	struct lb_proc_entry *entry = &subject->entry;
+	size_t i = 0;
+
+	if (!rec->g_addr || rec->vm >= entry->n_vms || entry->lj[rec->vm].gc64)
+		return;
+	while (i < LB_G_HINTS && entry->hints[i] &&
+	       entry->hints[i] != rec->g_addr)
+		i++;
+	if (i == LB_G_HINTS || entry->hints[i])
+		return;
+	entry->hints[i] = rec->g_addr;
+	entry->hints_vm[i] = rec->vm;
+	put_subject(session, subject);
+}
+
 static void record_stack(struct lb_session *session, const void *data,
 			 size_t size)
 {
@@ -713,8 +732,10 @@ static void record_stack(struct lb_session *session, const void *data,
 
 	if (stack && stack->in_trace)
 		lb_splice_want(session->traces, stack);
-	if (rec.tgid)
+	if (rec.tgid) {
 		scan_tables(session, subject, &rec);
+		hint_vm(session, subject, &rec);
+	}
 	if (rec.stop == LB_STOP_NO_MAP)
 		subject->stale = true;
 }
@@ -807,6 +828,12 @@ void lb_session_needs(const struct lb_session *session,
 	needs_ret->blocks = t->n_blocks;
 	needs_ret->rules = t->n_rules;
 	needs_ret->procs = lb_session_alive(session);
+	needs_ret->ref32 = 0;
+	for (const struct lb_subject *subject = session->subjects; subject;
+	     subject = subject->next)
+		for (unsigned int i = 0; i < subject->entry.n_vms; i++)
+			if (!subject->entry.lj[i].gc64)
+				needs_ret->ref32 = 1;
 }
 
 static int set_config(struct lb_session *session, unsigned int flags)

@@ -15,10 +15,9 @@ static int read_target(void *arg, uint64_t addr, void *buf, size_t size)
 	return lb_proc_read(arg, addr, buf, size);
 }
 
-/* BPF walks 64-bit references and two-slot frames only. */
 static bool can_be_walked(const struct lb_object *object)
 {
-	return !object->vm_err && object->placed && object->source.offsets.gc64;
+	return !object->vm_err && object->placed;
 }
 
 /* Index of the VM in entry.lj, 1 and up; 0 if it cannot be walked. */

@@ -34,8 +34,6 @@ EXAMPLES = """examples:
   lua-stacks --cgroup /sys/fs/cgroup/web 30    # processes of one cgroup
 """
 
-_RING_PAGES = 1024
-
 
 def parse_args(argv: List[str]) -> argparse.Namespace:
     """The command line; the letters are those of BCC's profile."""
@@ -138,20 +136,17 @@ def sample(session: lib.Session, args: argparse.Namespace,
     room = drain.table_room(session.needs(), is_open)
     with cli.Progress() as progress:
         progress.show("compiling...")
-        program = bpf.Program("lua_stacks", {
-            "LB_ROWS": room.rows, "LB_BLOCKS": room.blocks,
-            "LB_RULES": room.rules, "LB_PROCS": room.procs,
-            "LB_STACKS": args.stack_storage_size,
-            "LB_RING_PAGES": _RING_PAGES})
+        program = bpf.Program("lua_stacks", drain.defines(
+            room, args.stack_storage_size))
         with program:
-            drain.connect(session, program, "lua_stacks", room,
-                          flags.config(args))
+            drain.connect(session, program, "perf_event",
+                          ["lua_stacks_sample"], room, flags.config(args))
             progress.clear()
             if ending.asked:
                 raise cli.Fail("ended before the first sample",
                                hint="it takes some seconds to start")
             print(announce(args), file=sys.stderr)
-            program.attach_exec("lua_stacks_exec")
+            program.attach_exec("lb_exec")
             program.attach_timer("lua_stacks_sample",
                                  0 if args.count else args.frequency or 49,
                                  args.count or 0, args.cpu)

@@ -7,7 +7,7 @@ The loops over samples are in C (helpers/drain.c); this file starts them.
 import signal
 import time
 from types import FrameType
-from typing import Callable, List, Mapping, Optional
+from typing import Callable, Dict, List, Mapping, Optional, Sequence
 
 from luabpf import bpf, lib
 
@@ -16,20 +16,37 @@ _MAPS = {"rows": "lb_rows", "blocks": "lb_blocks", "rules": "lb_rules",
          "counts": "lb_counts", "config": "lb_configs",
          "counters": "lb_counters", "ring": "lb_ring", "progs": "lb_progs"}
 
+# enum lb_prog
+_SLOTS = {"lb_walk": 0, "lb_names": 1, "lb_walk32": 2}
+
 _POLL_MS = 100
+_RING_PAGES = 1024
 
 _HEADROOM = lib.Needs(rows=1 << 18, blocks=1 << 17, rules=1 << 13, procs=8)
 _HEADROOM_OPEN = lib.Needs(rows=1 << 20, blocks=1 << 19, rules=1 << 16,
                            procs=512)
 
 
-def connect(session: lib.Session, program: bpf.Program, prefix: str,
-            room: lib.Needs, flags: int) -> None:
-    """Load the programs of PREFIX and give them tables and processes."""
-    program.load("perf_event", [f"{prefix}_{part}" for part in (
-        "names", "walk", "sample")])
-    program.load("raw_tracepoint", [f"{prefix}_exec"])
-    slots = {0: program.fd(f"{prefix}_walk"), 1: program.fd(f"{prefix}_names")}
+def defines(room: lib.Needs, stacks: int) -> Dict[str, int]:
+    """What a program with the walker is compiled with."""
+    more = {"LB_REF32": 1} if room.ref32 else {}
+    return {"LB_ROWS": room.rows, "LB_BLOCKS": room.blocks,
+            "LB_RULES": room.rules, "LB_PROCS": room.procs,
+            "LB_STACKS": stacks, "LB_RING_PAGES": _RING_PAGES, **more}
+
+
+def walker(room: lib.Needs) -> List[str]:
+    """The programs that walk."""
+    return [name for name in _SLOTS if room.ref32 or name != "lb_walk32"]
+
+
+def connect(session: lib.Session, program: bpf.Program, kind: str,
+            functions: Sequence[str], room: lib.Needs, flags: int) -> None:
+    """Load the walker and FUNCTIONS, all of KIND; give them tables and
+    processes."""
+    program.load(kind, [*walker(room), *functions])
+    program.load("raw_tracepoint", ["lb_exec"])
+    slots = {_SLOTS[name]: program.fd(name) for name in walker(room)}
     start(session, program, slots, room, flags)
 
 
@@ -44,7 +61,8 @@ def table_room(needs: lib.Needs, is_open: bool) -> lib.Needs:
     """Sizes of the tables: what is needed now and room for what may come."""
     more = _HEADROOM_OPEN if is_open else _HEADROOM
     return lib.Needs(needs.rows + more.rows, needs.blocks + more.blocks,
-                     needs.rules + more.rules, needs.procs + more.procs)
+                     needs.rules + more.rules, needs.procs + more.procs,
+                     needs.ref32 or int(is_open))
 
 
 class Ending:

@@ -57,7 +57,7 @@ class _Figures(ctypes.Structure):
 
 class _Needs(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint32) for name in (
-        "rows", "blocks", "rules", "procs")]
+        "rows", "blocks", "rules", "procs", "ref32")]
 
 
 class _Totals(ctypes.Structure):
@@ -113,6 +113,7 @@ class Needs:
     blocks: int
     rules: int
     procs: int
+    ref32: int = 0
 
 
 @dataclass(frozen=True)
@@ -381,7 +382,8 @@ class Session:
         """Table sizes that the processes added so far need."""
         raw = _Needs()
         self._lib.lb_session_needs(self._handle, ctypes.byref(raw))
-        return Needs(raw.rows, raw.blocks, raw.rules, raw.procs)
+        return Needs(raw.rows, raw.blocks, raw.rules, raw.procs,
+                     raw.ref32)
 
     def start(self, fds: Mapping[str, int], programs: Mapping[int, int],
               room: Needs, flags: int) -> None:
@@ -390,7 +392,8 @@ class Session:
         FDS by the names of struct lb_map_fds; PROGRAMS by tail call slot.
         """
         raw_fds = _MapFds(**fds)
-        raw_room = _Needs(room.rows, room.blocks, room.rules, room.procs)
+        raw_room = _Needs(room.rows, room.blocks, room.rules, room.procs,
+                          room.ref32)
         for slot, fd in programs.items():
             self._check(self._lib.lb_session_set_prog(fds["progs"], slot, fd))
         self._check(self._lib.lb_session_start(

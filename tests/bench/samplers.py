@@ -131,12 +131,12 @@ class LuaStacks(Sampler):
             self.session.add_pid(pid, need_vm=False)
         needs = self.session.needs()
         room = lib.Needs(needs.rows + _ROOM.rows, needs.blocks + _ROOM.blocks,
-                         needs.rules + _ROOM.rules, needs.procs + _ROOM.procs)
-        self.program = bpf.Program("lua_stacks", {
-            "LB_ROWS": room.rows, "LB_BLOCKS": room.blocks,
-            "LB_RULES": room.rules, "LB_PROCS": room.procs,
-            "LB_STACKS": _STACKS, "LB_RING_PAGES": 1024})
-        drain.connect(self.session, self.program, "lua_stacks", room,
+                         needs.rules + _ROOM.rules, needs.procs + _ROOM.procs,
+                         needs.ref32)
+        self.program = bpf.Program("lua_stacks", drain.defines(room, _STACKS))
+        self._functions = [*drain.walker(room), "lua_stacks_sample"]
+        drain.connect(self.session, self.program, "perf_event",
+                      ["lua_stacks_sample"], room,
                       lib.CONFIG_USER | lib.CONFIG_KERNEL)
         self._counters = self.program._bpf[b"lb_counters"]
         self._stops = _stops()
@@ -155,8 +155,8 @@ class LuaStacks(Sampler):
 
     def infos(self) -> List[measure.ProgInfo]:
         """Of all its programs."""
-        return [measure.prog_info(self.program.fd("lua_stacks_" + part))
-                for part in ("sample", "walk", "names", "exec")]
+        return [measure.prog_info(self.program.fd(name))
+                for name in [*self._functions, "lb_exec"]]
 
     def attach(self, rate: int, cpu: Optional[int]) -> None:
         self.program.attach_timer("lua_stacks_sample", rate, 0, cpu)

@@ -14,10 +14,9 @@ import measure  # noqa: F401  (puts luabpf on the path)
 
 
 def compiled():
-    from luabpf import bpf
-    return bpf.Program("lua_stacks", {
-        "LB_ROWS": 1 << 18, "LB_BLOCKS": 1 << 17, "LB_RULES": 1 << 13,
-        "LB_PROCS": 9, "LB_STACKS": 65536, "LB_RING_PAGES": 1024})
+    from luabpf import bpf, drain, lib
+    room = lib.Needs(rows=1 << 18, blocks=1 << 17, rules=1 << 13, procs=9)
+    return bpf.Program("lua_stacks", drain.defines(room, 65536))
 
 
 def main(step: str) -> int:
@@ -33,9 +32,9 @@ def main(step: str) -> int:
     elif step in ("compile", "load"):
         program = compiled()
         if step == "load":
-            program.load("perf_event", ["lua_stacks_" + part for part in (
-                "names", "walk", "sample")])
-            program.load("raw_tracepoint", ["lua_stacks_exec"])
+            program.load("perf_event", ["lb_walk", "lb_names",
+                                        "lua_stacks_sample"])
+            program.load("raw_tracepoint", ["lb_exec"])
     elif step != "python":
         print(__doc__)
         return 2

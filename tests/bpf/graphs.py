@@ -26,7 +26,7 @@ class Flavor:
     lj_file: str  # file of the VM as [file+0x...] shows it; "" if not stripped
     root: str     # edges from the root to the main chunk
     clock: str    # what the script's clock() is
-    builds: Tuple[str, ...] = ("luajit2", "upstream")
+    builds: Tuple[str, ...] = ("luajit2", "upstream", "texlua")
 
 
 # In these builds lua_call and lua_resume enter the VM by a jump: they are no
@@ -35,6 +35,8 @@ class Flavor:
 
 # From _start to the main chunk. The luajit command is stripped: pmain and
 # docall are its two internal functions between lua_cpcall and lua_pcall.
+TEXLUA_FILE = "libtexluajit.so.2.1.0"
+
 CLI = Flavor("cli", "luajit", """
 ROOT > ^_start
 ^_start > ~libc_start
@@ -126,6 +128,15 @@ class Program:
     rate: int = 1999
     beside: str = ""   # another program that must be sampled with it
 
+    def of_build(self, build: str) -> "Program":
+        """This program as it is run on a build: TeX's has no command."""
+        if build != "texlua":
+            return self
+        flavor = HOST if self.flavor is CLI else self.flavor
+        return dataclasses.replace(
+            self, flavor=dataclasses.replace(flavor, lj_file=TEXLUA_FILE),
+            binary=self.binary or "host", script=self.lua)
+
     @property
     def lua(self) -> str:
         return self.script or self.name + ".lua"
@@ -145,7 +156,7 @@ class Program:
         edges = self.flavor.root
         if self.flavor.clock:
             # threads.lua runs in three roles, see there
-            edges += "" if self.flavor is THREADS else TRUTH
+            edges += "" if self.flavor.name == THREADS.name else TRUTH
         edges = (edges + self.edges).replace("CLOCK", self.flavor.clock)
         classes = dict(common_classes(self.flavor, names), **self.classes)
         used = {re.sub(r"#.*", "", w) for w in edges.split()

@@ -30,12 +30,33 @@ import stackgraph
 from hosts import LIB_DIR, OUTPUT, ROOT, build_host, native_names
 
 TOOL = os.path.join(ROOT, "tools", "lua-stacks.py")
-BUILDS = ("luajit2", "upstream")
+BUILDS = ("luajit2", "upstream", "texlua")
+# Folder of the unpacked package, and the name that hosts are linked with.
+_UNPACKED = {
+    "upstream": ("upstream", "libluajit-5.1.so.2"),
+    "texlua": ("texlua", graphs.TEXLUA_FILE)}
 
 
-def upstream_dir() -> str:
-    return os.path.abspath(os.environ.get(
-        "LB_UPSTREAM_DIR", os.path.join(OUTPUT, "deb", "upstream")))
+def unpacked_dir(build: str) -> str:
+    return os.path.join(OUTPUT, "deb", _UNPACKED[build][0])
+
+
+def _build_file(build: str) -> str:
+    """The LuaJIT of an unpacked package."""
+    if build == "upstream":
+        return os.path.join(unpacked_dir(build), "usr/bin/luajit")
+    return os.path.join(unpacked_dir(build), LIB_DIR.lstrip("/"),
+                        _UNPACKED[build][1])
+
+
+def _library_path(build: str) -> str:
+    """A folder where hosts find the build under the name they are linked
+    with."""
+    folder = os.path.join(unpacked_dir(build), LIB_DIR.lstrip("/"))
+    link = os.path.join(folder, "libluajit-5.1.so.2")
+    if not os.path.exists(link):
+        os.symlink(_UNPACKED[build][1], link)
+    return folder
 
 
 def skip_reason() -> Optional[str]:
@@ -52,10 +73,9 @@ def skip_reason() -> Optional[str]:
 
 
 def build_skip_reason(build: str) -> Optional[str]:
-    if build == "upstream":
-        path = os.path.join(upstream_dir(), "usr/bin/luajit")
-        if not os.path.exists(path):
-            return "upstream: no %s" % path
+    if build in _UNPACKED:
+        if not os.path.exists(_build_file(build)):
+            return "%s: no %s" % (build, _build_file(build))
     elif not shutil.which("luajit"):
         return "luajit2: no luajit command"
     return None
@@ -141,7 +161,8 @@ class Run:
 
     def __init__(self, program: graphs.Program, jit: bool, build: str,
                  process: subprocess.Popen, stdout: str):
-        self.program, self.jit, self.build = program, jit, build
+        self.program, self.jit = program.of_build(build), jit
+        self.build = build
         self.process, self.pid, self.stdout = process, process.pid, stdout
         self.stacks: Counter[str] = collections.Counter()
         self.cpu_seconds = 0.0
@@ -354,18 +375,19 @@ class Session:
         for name in ("LUA_PATH", "LUA_CPATH", "LUA_INIT"):
             env.pop(name, None)
         mode = [] if jit else ["-joff"]
+        program = program.of_build(build)
         if program.binary:
             args = [arg.format(dir=self.dir) for arg in program.args]
             command = [build_host(program.binary), *mode, *args]
-            if build == "upstream":
-                env["LD_LIBRARY_PATH"] = os.path.join(
-                    upstream_dir(), LIB_DIR.lstrip("/"))
-            if program.flavor not in (graphs.MUSL_NATIVE, graphs.NESTED):
+            if build in _UNPACKED:
+                env["LD_LIBRARY_PATH"] = _library_path(build)
+            if program.flavor.name not in (graphs.MUSL_NATIVE.name,
+                                           graphs.NESTED.name):
                 command.append(program.lua)
         else:
             luajit = shutil.which("luajit")
             if build == "upstream":
-                luajit = os.path.join(upstream_dir(), "usr/bin/luajit")
+                luajit = _build_file(build)
             command = [luajit, *mode, program.lua]
         stdout = os.path.join(self.dir, "%d.out" % len(self.runs))
         with open(stdout, "wb") as file:
