@@ -47,8 +47,8 @@ class Target:
         env = dict(os.environ, LC_ALL="C")
         luajit = shutil.which("luajit")
         if build == "upstream":
-            luajit = os.path.join(harness.upstream_dir(), "usr/bin/luajit")
-            env["LD_LIBRARY_PATH"] = os.path.join(harness.upstream_dir(),
+            luajit = harness.build_file(build)
+            env["LD_LIBRARY_PATH"] = os.path.join(harness.unpacked_dir(build),
                                                   LIB_DIR.lstrip("/"))
         mode = [] if jit else ["-joff"]
         self.out = tempfile.TemporaryFile("w+")

@@ -41,7 +41,7 @@ def unpacked_dir(build: str) -> str:
     return os.path.join(OUTPUT, "deb", _UNPACKED[build][0])
 
 
-def _build_file(build: str) -> str:
+def build_file(build: str) -> str:
     """The LuaJIT of an unpacked package."""
     if build == "upstream":
         return os.path.join(unpacked_dir(build), "usr/bin/luajit")
@@ -74,8 +74,8 @@ def skip_reason() -> Optional[str]:
 
 def build_skip_reason(build: str) -> Optional[str]:
     if build in _UNPACKED:
-        if not os.path.exists(_build_file(build)):
-            return "%s: no %s" % (build, _build_file(build))
+        if not os.path.exists(build_file(build)):
+            return "%s: no %s" % (build, build_file(build))
     elif not shutil.which("luajit"):
         return "luajit2: no luajit command"
     return None
@@ -387,7 +387,7 @@ class Session:
         else:
             luajit = shutil.which("luajit")
             if build == "upstream":
-                luajit = _build_file(build)
+                luajit = build_file(build)
             command = [luajit, *mode, program.lua]
         stdout = os.path.join(self.dir, "%d.out" % len(self.runs))
         with open(stdout, "wb") as file:
