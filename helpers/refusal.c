@@ -69,11 +69,9 @@ void lb_refusal_vm(const struct lb_object *vm, char *text_ret, size_t size)
 		       vm->name, strerror(-vm->unwind_err));
 	} else {
 		refuse(&line, 0,
-		       "%s holds a LuaJIT VM with 32-bit references (%s); only "
-		       "GC64 builds can be walked",
-		       vm->name,
-		       vm->source.entry_name ? vm->source.entry_name
-					     : "unknown build");
+		       "%s holds a LuaJIT VM, one build more than the %d that "
+		       "are looked at in a process",
+		       vm->name, LB_VMS_MAX);
 	}
 }
 

@@ -189,20 +189,6 @@ class BadInputTest(unittest.TestCase):
         self.check_refusal(self.run_tool("-p", pid, SECONDS),
                            f"PID {pid}: .*32-bit", "")
 
-    def test_luajit_with_32_bit_references(self):
-        output = os.environ.get("OUTPUT", os.path.join(ROOT, ".output"))
-        program = os.path.join(output, "deb/tarantool/usr/bin/tarantool")
-        if not os.path.exists(program):
-            self.skipTest("tarantool: not unpacked, see scripts/fetch-debs")
-        path = os.path.join(self.temp, "target.lua")
-        with open(path, "w") as file:
-            file.write(BUSY_LUA)
-        pid = self.start(program, path, ready=True)
-        self.check_refusal(
-            self.run_tool("-p", pid, SECONDS),
-            rf"PID {pid}: tarantool holds a LuaJIT VM with 32-bit references "
-            r"\(Tarantool 2\.6\.0, .*only GC64", "lua-doctor -p PID")
-
     def test_process_of_another_user(self):
         pid = self.start_lua(BUSY_LUA)
         self.check_refusal(self.as_nobody("-p", pid, SECONDS),

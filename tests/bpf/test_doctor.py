@@ -224,8 +224,7 @@ class KnownAnswers(Doctor):
     def test_tarantool(self):
         path = os.path.join(DEB, "tarantool/usr/bin/tarantool")
         self.need("tarantool", path)
-        vm, = self.examine(self.start_luajit(binary=path),
-                           status=NON_GC64_STATUS)["vms"]
+        vm, = self.examine(self.start_luajit(binary=path))["vms"]
         self.assertEqual(vm["build"], "Tarantool 2.6.0, 32-bit references")
         self.assertFalse(vm["gc64"])
         self.assertGreater(vm["symtab_functions"], 1000)
@@ -413,12 +412,33 @@ class SeveralLibraries(Doctor):
         self.assertEqual({vm["file"] for vm in process["vms"]},
                          {copy, os.path.realpath(LIB_LUAJIT2)})
 
+    def test_more_builds_than_are_looked_at(self):
+        self.need("luajit", LIB_LUAJIT2)
+        with open(LIB_LUAJIT2, "rb") as file:
+            data = file.read()
+        build_id = bytes.fromhex(self.build_id(LIB_LUAJIT2))
+        copies = []
+        for number in range(6):  # six builds, as far as their IDs tell
+            copies.append(os.path.join(self.temp, f"{number}.so"))
+            with open(copies[-1], "wb") as file:
+                file.write(data.replace(build_id, bytes([number]) +
+                                        build_id[1:]))
+        process = self.examine(self.start_loader(*copies))
+        self.assertEqual(len(process["vms"]), 6)
+        refusals = [vm["refusal"] for vm in process["vms"]
+                    if not vm["usable"]]
+        self.assertEqual(len(refusals), 2)
+        for refusal in refusals:
+            self.assertRegex(refusal, r"^\d\.so holds a LuaJIT VM, one build "
+                             "more than the 4 that are looked at")
+        stacks = process["tools"][0]
+        self.assertRegex(stacks["reason"], r"^VM \d: .*; VM \d: ")
+
     def test_texlua(self):
         self.need("texlua", LIB_TEXLUA)
-        process = self.examine(self.start_loader(LIB_TEXLUA),
-                               status=NON_GC64_STATUS)
-        vm, = process["vms"]
+        vm, = self.examine(self.start_loader(LIB_TEXLUA))["vms"]
         self.assertEqual((vm["build"], vm["gc64"]), (TEXLUA, False))
+        self.assertTrue(vm["usable"])
         self.assertEqual([live["threads"] for live in vm["live"]], [24])
 
     def test_library_without_a_vm_yet(self):
@@ -591,10 +611,6 @@ def free_port():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
-
-
-# BPF cannot walk these builds yet.
-NON_GC64_STATUS = 1
 
 
 if __name__ == "__main__":
