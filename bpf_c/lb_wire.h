@@ -468,6 +468,7 @@ _Static_assert(sizeof(struct lb_gc_samples) == 72, "lb_gc_samples");
 
 enum lb_gc_counter {
 	LB_GC_CNT_THROWN = 0, /* pauses that an error was thrown through */
+	LB_GC_CNT_PENDING,    /* of these, not yet certain; goes down, too */
 	LB_GC_CNT_READ,	      /* target memory could not be read */
 	LB_GC_CNT_FULL,	      /* no room for another thread or VM */
 	LB_GC_CNT_RING,	      /* events that did not fit */

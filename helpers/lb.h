@@ -208,6 +208,16 @@ LB_API const char *lb_session_trouble(const struct lb_session *session,
  */
 LB_API const char *lb_session_trace(struct lb_session *session, size_t i);
 
+/**
+ * lb_kernel_offset() - where the running kernel keeps a member of a struct
+ * @type: "task_struct"
+ * @path: "se.exec_start"
+ * *off_ret: bytes. Return: 0, -ENOENT (no BTF, or no such member), or what
+ * reading the kernel's BTF gave.
+ */
+LB_API int lb_kernel_offset(const char *type, const char *path,
+			    uint32_t *off_ret);
+
 /* ---- garbage collector ---- */
 
 struct lb_gc;

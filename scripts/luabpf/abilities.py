@@ -42,6 +42,12 @@ def call_points(vm: Found) -> Optional[str]:
     return None if points == "found" else f"points of calls: {points}"
 
 
+def gc_points(vm: Found) -> Optional[str]:
+    """The functions that collect garbage are known."""
+    points = vm.get("gc_points", "not looked for")
+    return None if points == "found" else f"points of the collector: {points}"
+
+
 def _tried(key: str, what: str) -> Need:
     def need(system: Found) -> Optional[str]:
         result = system.get(key)
@@ -73,6 +79,8 @@ def kernel_headers(system: Found) -> Optional[str]:
 TOOLS = (
     Tool("lua-stacks", (walkable,),
          (bcc, kernel_headers, bpf_timer, bpf_tracepoint, timer)),
+    Tool("lua-gc-latency", (gc_points,),
+         (bcc, kernel_headers, bpf_probe, uprobes)),
     Tool("lua-fn-count", (walkable, call_points),
          (bcc, kernel_headers, bpf_probe, uprobes)),
 )

@@ -179,18 +179,13 @@ class Program:
         return {key.value: sum(table.getvalue(key)) for key in table.keys()}
 
     def open_ring(self, name: str, take: Callable[[bytes], None]) -> None:
-        """Have TAKE called with each record of a ring, by poll_ring()."""
+        """Have TAKE called with each record of a ring, by take_ring()."""
         self._bpf[name.encode()].open_ring_buffer(
             lambda _cpu, data, size: take(lib.bytes_at(data, size)))
 
-    def poll_ring(self, timeout_ms: int) -> None:
-        """Take what is in the rings, after TIMEOUT_MS at the latest."""
-        self._bpf.ring_buffer_poll(timeout_ms)
-
-    def attach_switch(self, function: str) -> None:
-        """Run FUNCTION when a CPU goes from one task to another."""
-        self._bpf.attach_raw_tracepoint(tp=b"sched_switch",
-                                        fn_name=function.encode())
+    def take_ring(self) -> None:
+        """Take what is in the rings, without waiting."""
+        self._bpf.ring_buffer_consume()
 
     def attach_exec(self, function: str) -> None:
         """Run FUNCTION when a process replaces its image."""

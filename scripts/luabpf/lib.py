@@ -231,6 +231,8 @@ FUNCTIONS: Dict[str, Tuple[object, List[object]]] = {
         ctypes.POINTER(_INT)]),
     "lb_session_totals": (None, [_PTR, ctypes.POINTER(_Totals)]),
     "lb_session_trace": (ctypes.c_char_p, [_PTR, ctypes.c_size_t]),
+    "lb_kernel_offset": (_INT, [ctypes.c_char_p, ctypes.c_char_p,
+                                ctypes.POINTER(ctypes.c_uint32)]),
     "lb_gc_new": (_INT, [ctypes.POINTER(_PTR)]),
     "lb_gc_free": (None, [_PTR]),
     "lb_gc_error": (ctypes.c_char_p, [_PTR]),
@@ -577,6 +579,17 @@ def check_size(name: str, size: int) -> None:
     if found != size:
         raise Fail(f"libluabpf.so is of another version: {name} has {found} "
                    "bytes", hint="run make clean all")
+
+
+def kernel_offset(struct: str, path: str) -> int:
+    """Byte offset of a member of a struct of the running kernel."""
+    off = ctypes.c_uint32()
+    result = _load().lb_kernel_offset(struct.encode(), path.encode(),
+                                      ctypes.byref(off))
+    if result < 0:
+        raise Fail(f"the kernel's BTF does not show {struct}.{path}",
+                   hint="a kernel with /sys/kernel/btf/vmlinux is needed")
+    return off.value
 
 
 def bytes_at(addr: int, size: int) -> bytes:
