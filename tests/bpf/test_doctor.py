@@ -308,21 +308,44 @@ class Programs(Doctor):
         self.check_vm(vm, OPENRESTY, 3)
         self.assertEqual([live["threads"] for live in vm["live"]], [24] * 3)
 
-    def test_nginx_master_and_worker(self):
+    def start_nginx(self, **env):
+        """PIDs of the master and of its worker, which has run a timer."""
         self.need("nginx", "nginx", "/usr/lib/nginx/modules/"
                   "ngx_http_lua_module.so")
         config = self.write("nginx.conf", NGINX.format(dir=self.temp))
         master = self.start("nginx", "-c", config, "-e",
-                            os.path.join(self.temp, "error.log"))
+                            os.path.join(self.temp, "error.log"),
+                            env=dict(os.environ, **env))
         path = os.path.join(self.temp, "worker")
-        hosts.wait_for(lambda: os.path.exists(path) and
-                       open(path).read().endswith("\n"), "a worker")
-        with open(path) as file:
-            worker = int(file.read())
-        for pid in (master, worker):
+
+        def said():
+            try:
+                with open(path) as file:
+                    return file.read()
+            except FileNotFoundError:
+                return ""
+        hosts.wait_for(lambda: said().endswith("\n"), "a worker")
+        return master, int(said())
+
+    def test_nginx_master_and_worker(self):
+        for pid in self.start_nginx():
             vm, = self.examine(pid)["vms"]
             self.check_vm(vm, OPENRESTY, 1)
             self.assertEqual(os.path.realpath(LIB_LUAJIT2), vm["file"])
+
+    def test_nginx_whose_library_is_upgraded(self):
+        self.need("upstream", LIB_UPSTREAM)
+        path = os.path.join(self.temp, os.path.basename(LIB_LUAJIT2))
+        shutil.copy(LIB_LUAJIT2, path)
+        _, worker = self.start_nginx(LD_LIBRARY_PATH=self.temp)
+        vm, = self.examine(worker)["vms"]
+        self.assertEqual((vm["file"], vm["deleted"]), (path, False))
+        shutil.copy(LIB_UPSTREAM, path + ".new")
+        os.rename(path + ".new", path)
+        vm, = self.examine(worker)["vms"]
+        self.check_vm(vm, OPENRESTY, 1)
+        self.assertEqual((vm["file"], vm["deleted"]), (path, True))
+        self.assertEqual(vm["build_id"], self.build_id(LIB_LUAJIT2))
 
     def test_static_program_with_luajit(self):
         self.need("luajit", os.path.join(hosts.LIB_DIR, "libluajit-5.1.a"))
