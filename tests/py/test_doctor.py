@@ -171,6 +171,8 @@ class AbilityTest(unittest.TestCase):
     def test_points_of_probes(self):
         for name, key, reason in (
                 ("lua-fn-count", "call_points", "points of calls: no header"),
+                ("lua-gc-latency", "gc_points",
+                 "points of the collector: no header"),
         ):
             tool, = [t for t in abilities.TOOLS if t.name == name]
             system = {**KERNEL, **PYTHON}
