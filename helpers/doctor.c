@@ -310,12 +310,9 @@ static void add_trouble(struct lb_doctor *doctor, const struct place *place)
 			doctor->n_processes, NULL);
 	lb_facts_text(&doctor->facts, "trouble", item, "file", "%s",
 		      path_of(place));
-	if (object->unwind_err == -ENODATA)
-		lb_facts_text(&doctor->facts, "trouble", item, "reason",
-			      "no .eh_frame");
-	else if (object->unwind_err)
+	if (object->unwind_err)
 		lb_facts_text(&doctor->facts, "trouble", item, "reason", "%s",
-			      strerror(-object->unwind_err));
+			      lb_vmfacts_unwind_text(object));
 	else
 		lb_facts_text(&doctor->facts, "trouble", item, "reason",
 			      "%llu malformed records in .eh_frame",

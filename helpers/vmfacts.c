@@ -109,14 +109,29 @@ static void add_symbols(struct lb_facts *facts, size_t item,
 	lb_facts_text(facts, "vm", item, "debug_info", "%s", place);
 }
 
+const char *lb_vmfacts_unwind_text(const struct lb_object *object)
+{
+	switch (object->unwind_err) {
+	case 0:
+		return "usable";
+	case -ENODATA:
+		return "no .eh_frame";
+	case -EBADMSG:
+		return "malformed .eh_frame";
+	case -ENOSPC:
+		return "no room for its unwind table";
+	default:
+		return strerror(-object->unwind_err);
+	}
+}
+
 static void add_unwind(struct lb_facts *facts, size_t item,
 		       const struct lb_object *object)
 {
 	const struct lb_unwind *unwind = object->unwind;
 
 	lb_facts_text(facts, "vm", item, "eh_frame", "%s",
-		      object->unwind_err ? strerror(-object->unwind_err)
-					 : "usable");
+		      lb_vmfacts_unwind_text(object));
 	if (!unwind)
 		return;
 	lb_facts_number(facts, "vm", item, "unwind_rows", unwind->n_rows, NULL);

@@ -23,4 +23,7 @@ void lb_vmfacts_brief(struct lb_facts *facts, size_t item,
 void lb_vmfacts_all(struct lb_facts *facts, size_t item,
 		    const struct lb_object *object, const struct lb_proc *proc);
 
+/** What became of a file's unwind table: "usable", or why not. */
+const char *lb_vmfacts_unwind_text(const struct lb_object *object);
+
 #endif

@@ -97,7 +97,7 @@ def ability(tool: Tool, vms: List[Found], system: Found) -> Ability:
     if reasons:
         return Ability(tool.name, False, "; ".join(reasons))
     if not vms:
-        return Ability(tool.name, False, "no LuaJIT in it")
+        return Ability(tool.name, False, "no LuaJIT VM found")
     of_vms = [missing(tool.of_vm, vm) for vm in vms]
     if not any(of_vms):
         return Ability(tool.name, True, "")

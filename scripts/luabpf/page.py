@@ -86,7 +86,7 @@ def _symbols(vm: Item) -> str:
 
 
 def _unwind(vm: Item) -> str:
-    text = f".eh_frame: {vm['eh_frame']}"
+    text = str(vm["eh_frame"])
     if "unwind_rows" in vm:
         text += f", {_count(vm['unwind_rows'], 'row')}"
     if vm.get("unwind_bad_records"):

@@ -387,12 +387,28 @@ class OtherLuas(Doctor):
             "--unixsocket", os.path.join(self.temp, "socket"),
             ready="ready to accept"), "5.1.5")
 
+    def test_luajit_without_unwind_tables(self):
+        self.need("luajit", LIB_LUAJIT2)
+        path = os.path.join(self.temp, "library.so")
+        subprocess.run(["objcopy", "-R", ".eh_frame", "-R", ".eh_frame_hdr",
+                        LIB_LUAJIT2, path], check=True)
+        pid = self.start(loader(), path, ready="ready")
+        process = self.examine(pid, status=1)
+        self.assertEqual(process["vms"], [])
+        self.assertEqual(process["luas"], [
+            {"file": path, "kind": "LuaJIT, VM not recognised"}])
+        self.assertEqual(process["refusal"], f"PID {pid} (loader): library.so "
+                         "defines the functions of LuaJIT, but its VM is not "
+                         "recognised")
+        self.assertIn(path, [trouble["file"]
+                             for trouble in process["troubles"]])
+
     def check_nothing(self, pid):
         done = self.run_tool("-p", pid)
         self.assertEqual((done.returncode, done.stderr), (1, ""))
         self.assertRegex(done.stdout, rf"^PID {pid}: no LuaJIT in it: none of "
                          r"its \d+ executable mappings holds the VM\n")
-        self.assertIn("lua-stacks        no: no LuaJIT in it", done.stdout)
+        self.assertIn("lua-stacks        no: no LuaJIT VM found", done.stdout)
 
     def test_no_lua_at_all(self):
         self.check_nothing(self.start("sleep", "60"))

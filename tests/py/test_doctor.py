@@ -157,7 +157,7 @@ class AbilityTest(unittest.TestCase):
     def test_vms(self):
         bad = {**VM, "usable": False, "refusal": "x holds what is unknown"}
         for vms, usable, reason in (
-                ([], False, "no LuaJIT in it"), ([VM], True, ""),
+                ([], False, "no LuaJIT VM found"), ([VM], True, ""),
                 ([VM, VM], True, ""),
                 ([bad], False, "x holds what is unknown"),
                 ([VM, bad], True, "VM 2: x holds what is unknown"),
