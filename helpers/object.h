@@ -29,6 +29,8 @@ struct lb_object {
 	int vm_err;
 	struct lb_luajit luajit;
 	struct lb_offsets_source source;
+	/* what a live process said against them; "": nothing */
+	char contradiction[256];
 	/* where its blocks begin in the table of all */
 	bool placed;
 	uint32_t block;

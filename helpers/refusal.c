@@ -62,6 +62,11 @@ void lb_refusal_vm(const struct lb_object *vm, char *text_ret, size_t size)
 		       "%u, cur_L %d): %s",
 		       vm->name, vm->luajit.gc64 ? "GC64" : "32-bit references",
 		       vm->luajit.g2disp, (int)vm->luajit.g_cur_l, text);
+	} else if (vm->contradiction[0]) {
+		refuse(&line, 0, "%s holds a LuaJIT VM (%s), but %s", vm->name,
+		       vm->source.entry_name ? vm->source.entry_name
+					     : "a build in no table",
+		       vm->contradiction);
 	} else if (!vm->placed) {
 		refuse(&line, 0,
 		       "%s holds a LuaJIT VM, but its unwind table cannot be "

@@ -17,10 +17,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "buf.h"
 #include "drain.h"
 #include "fold.h"
 #include "lb.h"
 #include "object.h"
+#include "prove.h"
 #include "refusal.h"
 #include "session.h"
 #include "splice.h"
@@ -548,9 +550,21 @@ static void process_exec(struct lb_session *session, uint32_t tgid)
 	}
 }
 
+/* A build that was taken was refuted: said once, and its frames go. */
+static void refute(struct lb_session *session, struct lb_subject *subject)
+{
+	char text[512];
+
+	if (subject->vm_unknown) {
+		lb_refusal_text(subject, text, sizeof(text));
+		say(session, LB_LOG_ERROR, "%s", text);
+	}
+	put_subject(session, subject);
+}
+
 static void refresh(struct lb_session *session, struct lb_subject *subject)
 {
-	bool changed = false;
+	bool changed = false, was_refuted = subject->refuted;
 	int err = lb_subject_refresh(subject, session->objects, &changed);
 
 	subject->refreshed_ns = now_ns();
@@ -558,7 +572,10 @@ static void refresh(struct lb_session *session, struct lb_subject *subject)
 		lose_subject(subject);
 		lb_drain_del_proc(session->drain, subject->pid);
 	} else if (changed) {
-		put_subject(session, subject);
+		if (subject->refuted && !was_refuted)
+			refute(session, subject);
+		else
+			put_subject(session, subject);
 	}
 }
 
@@ -714,6 +731,65 @@ static void hint_vm(struct lb_session *session, struct lb_subject *subject,
 	put_subject(session, subject);
 }
 
+/* Before the first sample of a VM is believed. */
+static void prove(struct lb_session *session, struct lb_subject *subject,
+		  const struct lb_stack_rec *rec)
+{
+	int changed = lb_prove_at(subject, rec->vm, rec->g_addr);
+
+	if (changed == -EBADMSG) {
+		lb_subject_refute(subject, session->objects);
+		refute(session, subject);
+	} else if (changed) {
+		put_subject(session, subject);
+	}
+}
+
+/* @data without what was walked by offsets that are wrong. */
+static int add_without_lua(struct lb_session *session,
+			   struct lb_subject *subject, const void *data,
+			   size_t size)
+{
+	_cleanup_free_ uint8_t *copy = malloc(size);
+	struct lb_stack_rec rec;
+	uint16_t n = 0;
+
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, data, size);
+	memcpy(&rec, data, sizeof(rec));
+	while (n < rec.n_frames &&
+	       sizeof(rec) + (n + 1) * sizeof(struct lb_frame) <= size) {
+		struct lb_frame frame;
+
+		memcpy(&frame, copy + sizeof(rec) + n * sizeof(frame),
+		       sizeof(frame));
+		if (frame.kind != LB_FRAME_KERNEL &&
+		    frame.kind != LB_FRAME_NATIVE)
+			break;
+		n++;
+	}
+	rec.n_frames = n;
+	rec.stop = LB_STOP_NO_VM;
+	rec.g_addr = 0;
+	rec.has_lua = 0;
+	memcpy(copy, &rec, sizeof(rec));
+	return lb_stacks_add(session->stacks, subject, session->objects, copy,
+			     sizeof(rec) + n * sizeof(struct lb_frame));
+}
+
+static int add_stack(struct lb_session *session, struct lb_subject *subject,
+		     const struct lb_stack_rec *rec, const void *data,
+		     size_t size)
+{
+	if (rec->tgid && rec->g_addr)
+		prove(session, subject, rec);
+	if (subject->refuted && rec->g_addr)
+		return add_without_lua(session, subject, data, size);
+	return lb_stacks_add(session->stacks, subject, session->objects, data,
+			     size);
+}
+
 static void record_stack(struct lb_session *session, const void *data,
 			 size_t size)
 {
@@ -725,8 +801,7 @@ static void record_stack(struct lb_session *session, const void *data,
 		rec.tgid ? subject_for_record(session, rec.tgid)
 			 : &session->idle;
 
-	if (!subject || lb_stacks_add(session->stacks, subject,
-				      session->objects, data, size))
+	if (!subject || add_stack(session, subject, &rec, data, size))
 		return; /* counted by the kernel, missing from ours: lost */
 	struct lb_stack *stack = lb_stacks_find(session->stacks, rec.hash);
 

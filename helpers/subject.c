@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "prove.h"
 #include "subject.h"
 
 /* Machine code areas of one VM; OpenResty's fork allows 40 MiB in 64 KiB. */
@@ -17,7 +18,7 @@ static int read_target(void *arg, uint64_t addr, void *buf, size_t size)
 
 static bool can_be_walked(const struct lb_object *object)
 {
-	return !object->vm_err && object->placed;
+	return !object->vm_err && !object->contradiction[0] && object->placed;
 }
 
 /* Index of the VM in entry.lj, 1 and up; 0 if it cannot be walked. */
@@ -147,6 +148,23 @@ static int check_class(const struct lb_subject *subject)
 	return 0;
 }
 
+/* Return: 1 (the entry has changed), 0, -ENOMEM. */
+static int prove(struct lb_subject *subject, struct lb_objects *objects)
+{
+	int changed = lb_prove_all(subject);
+
+	return changed == -EBADMSG ? lb_subject_refute(subject, objects)
+				   : changed;
+}
+
+int lb_subject_refute(struct lb_subject *subject, struct lb_objects *objects)
+{
+	int err = build(subject, objects);
+
+	subject->refuted = true;
+	return err ? err : 1;
+}
+
 int lb_subject_new(struct lb_objects *objects, int pid,
 		   struct lb_subject **subject_ret)
 {
@@ -161,6 +179,9 @@ int lb_subject_new(struct lb_objects *objects, int pid,
 		err = check_class(subject);
 	if (!err)
 		err = build(subject, objects);
+	if (!err)
+		err = prove(subject, objects) < 0 ? -ENOMEM : 0;
+	subject->refuted = false; /* nothing was sampled yet */
 	if (!err)
 		err = lb_names_new(read_target, subject->proc, &subject->names);
 	if (err) {
@@ -197,6 +218,11 @@ int lb_subject_refresh(struct lb_subject *subject, struct lb_objects *objects,
 		if (err)
 			return err;
 	}
+	/* fields that nothing showed so far, and files that came */
+	err = prove(subject, objects);
+	if (err < 0)
+		return err;
+	changed |= err > 0;
 	*changed_ret = changed;
 	return 0;
 }

@@ -24,6 +24,14 @@ struct lb_subject_map {
 	bool anon;		  /* no file: mcode, other JITs */
 };
 
+/* The proof of the offsets of one file, see helpers/prove.h. */
+struct lb_subject_proof {
+	const struct lb_object *object; /* NULL: not used */
+	bool held;			/* on a VM of this process */
+	uint32_t n_tries;
+	uint64_t tried_ns;
+};
+
 struct lb_subject {
 	int pid;
 	struct lb_proc *proc;
@@ -31,6 +39,10 @@ struct lb_subject {
 	size_t n_maps;
 	uint32_t n_dropped;		   /* mappings over LB_MAPPINGS_MAX */
 	struct lb_object *vms[LB_VMS_MAX]; /* in the order of entry.lj */
+	struct lb_subject_proof proofs[LB_VMS_MAX];
+	/* a VM that was taken turned out to have other offsets: of what was
+	 * sampled, Lua frames are not true */
+	bool refuted;
 	/* a VM that cannot be walked, if there is one */
 	struct lb_object *vm_unknown;
 	struct lb_proc_entry entry;
@@ -71,9 +83,18 @@ struct lb_subject {
 int lb_subject_new(struct lb_objects *objects, int pid,
 		   struct lb_subject **subject_ret);
 void lb_subject_free(struct lb_subject *subject);
-/** Mappings again, entry made anew when they changed. */
+/**
+ * lb_subject_refresh() - mappings again
+ * *changed_ret: the entry has changed. Offsets of a file that came are proven;
+ * see refuted for those that are not.
+ */
 int lb_subject_refresh(struct lb_subject *subject, struct lb_objects *objects,
 		       bool *changed_ret);
+/**
+ * lb_subject_refute() - lb_prove_at() found a contradiction
+ * The entry is made anew, without the VMs of that file. Return: 1, -ENOMEM.
+ */
+int lb_subject_refute(struct lb_subject *subject, struct lb_objects *objects);
 /** The executable mapping that contains @addr, or NULL. */
 const struct lb_subject_map *lb_subject_map_at(const struct lb_subject *subject,
 					       uint64_t addr);
