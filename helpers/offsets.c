@@ -219,6 +219,132 @@ static void check_needed(struct lb_offsets_source *source)
 	}
 }
 
+/* Members of structs; GCfunc is left out, for it is two in one. */
+#define MEMBER(name) LB_SCAN_FIELD(name), 0
+#define REF(name)    LB_SCAN_FIELD(name), 1
+#define MEMBERS_MAX  16
+#define END          \
+	{            \
+		0, 0 \
+	} /* gc64 is no member */
+
+static const struct member {
+	size_t field;
+	size_t is_ref; /* 4 or 8 bytes wide, else at least 1 */
+} structs[][MEMBERS_MAX] = {
+	{ { MEMBER(l_gct) },
+	  { MEMBER(l_status) },
+	  { REF(l_glref) },
+	  { REF(l_base) },
+	  { REF(l_top) },
+	  { REF(l_maxstack) },
+	  { REF(l_stack) },
+	  { REF(l_env) },
+	  { REF(l_cframe) },
+	  END },
+	{ { MEMBER(pt_gct) },
+	  { MEMBER(pt_numparams) },
+	  { MEMBER(pt_sizebc) },
+	  { REF(pt_k) },
+	  { MEMBER(pt_sizekgc) },
+	  { MEMBER(pt_sizept) },
+	  { MEMBER(pt_sizeuv) },
+	  { MEMBER(pt_flags) },
+	  { REF(pt_chunkname) },
+	  { MEMBER(pt_firstline) },
+	  { MEMBER(pt_numline) },
+	  { REF(pt_lineinfo) },
+	  { REF(pt_uvinfo) },
+	  { REF(pt_varinfo) },
+	  END },
+	{ { REF(tab_array) },
+	  { REF(tab_node) },
+	  { REF(tab_metatable) },
+	  { MEMBER(tab_asize) },
+	  { MEMBER(tab_hmask) },
+	  END },
+	{ { REF(j_trace) },
+	  { MEMBER(j_sizetrace) },
+	  { MEMBER(j_freetrace) },
+	  { REF(j_mcarea) },
+	  { REF(j_szmcarea) },
+	  END },
+	{ { REF(tr_startpt) },
+	  { REF(tr_startpc) },
+	  { REF(tr_mcode) },
+	  { MEMBER(tr_szmcode) },
+	  { MEMBER(tr_root) },
+	  { MEMBER(tr_link) },
+	  { MEMBER(tr_traceno) },
+	  { REF(tr_snap) },
+	  { REF(tr_snapmap) },
+	  { REF(tr_ir) },
+	  { MEMBER(tr_nk) },
+	  { MEMBER(tr_nins) },
+	  { MEMBER(tr_mcloop) },
+	  { MEMBER(tr_startins) },
+	  { MEMBER(tr_spadjust) },
+	  END },
+	{ { MEMBER(sn_mapofs) },
+	  { MEMBER(sn_ref) },
+	  { MEMBER(sn_mcofs) },
+	  { MEMBER(sn_nslots) },
+	  { MEMBER(sn_topslot) },
+	  { MEMBER(sn_nent) },
+	  { MEMBER(sn_count) },
+	  END },
+};
+
+/* Does @field begin inside of @member? */
+static bool is_inside(const struct lj_offsets *offsets, size_t field,
+		      const struct member *member)
+{
+	uint32_t at = value_of(offsets, field);
+	uint32_t begin = value_of(offsets, member->field);
+	uint32_t width = !member->is_ref ? 1 : offsets->gc64 ? 8 : 4;
+
+	return field != member->field && begin != LJ_OFFSETS_NONE &&
+	       at >= begin && at - begin < width;
+}
+
+/* Two ways: either may be the one that is wrong. */
+static bool are_apart(const struct lj_offsets *offsets,
+		      const struct member *members, const struct member *one,
+		      size_t *other_ret)
+{
+	for (const struct member *m = members; m->field; m++) {
+		if (!is_inside(offsets, one->field, m) &&
+		    !is_inside(offsets, m->field, one))
+			continue;
+		*other_ret = m->field;
+		return false;
+	}
+	return true;
+}
+
+bool lb_offsets_apart(const struct lj_offsets *offsets, size_t field,
+		      size_t *other_ret)
+{
+	if (value_of(offsets, field) == LJ_OFFSETS_NONE)
+		return true;
+	for (size_t i = 0; i < sizeof(structs) / sizeof(structs[0]); i++)
+		for (const struct member *m = structs[i]; m->field; m++)
+			if (m->field == field)
+				return are_apart(offsets, structs[i], m,
+						 other_ret);
+	return true;
+}
+
+static void check_apart(struct lb_offsets_source *source)
+{
+	for (size_t i = 0; i < N_MEMBERS && !source->problem; i++) {
+		if (lb_offsets_apart(&source->offsets, i, &source->other_field))
+			continue;
+		source->problem = LB_OFFSETS_OVERLAP;
+		source->problem_field = i;
+	}
+}
+
 int lb_offsets_join(const struct lb_luajit *luajit, const struct lb_scan *scan,
 		    struct lb_offsets_source *source_ret)
 {
@@ -233,6 +359,8 @@ int lb_offsets_join(const struct lb_luajit *luajit, const struct lb_scan *scan,
 		check_needed(&source);
 	if (!source.problem)
 		lb_layout_add(&source);
+	if (!source.problem)
+		check_apart(&source);
 	*source_ret = source;
 	return source.problem ? -ENOENT : 0;
 }
@@ -269,6 +397,9 @@ void lb_offsets_explain(const struct lb_offsets_source *source, char *text,
 			 "no entry of the table has its marks, and its machine "
 			 "code does not show %s",
 			 name);
+	else if (source->problem == LB_OFFSETS_OVERLAP)
+		snprintf(text, size, "%s and %s are at the same place", name,
+			 lb_fields[source->other_field].name);
 	else if (size)
 		text[0] = 0;
 }

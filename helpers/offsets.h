@@ -28,6 +28,7 @@ enum lb_offsets_problem {
 	LB_OFFSETS_OK = 0,
 	LB_OFFSETS_DIFFER,  /* the sources, on a field */
 	LB_OFFSETS_MISSING, /* a field without which nothing works */
+	LB_OFFSETS_OVERLAP, /* two members of a struct at one place */
 };
 
 /* Offsets with the source of each. */
@@ -38,6 +39,7 @@ struct lb_offsets_source {
 	int scan_err;		/* 0, or why its code was not read */
 	enum lb_offsets_problem problem;
 	size_t problem_field;
+	size_t other_field;		   /* LB_OFFSETS_OVERLAP */
 	uint32_t header_value, scan_value; /* that differ */
 };
 
@@ -75,6 +77,13 @@ int lb_offsets_join(const struct lb_luajit *luajit, const struct lb_scan *scan,
 /** Text of its problem: what was found, what is missing. */
 void lb_offsets_explain(const struct lb_offsets_source *source, char *text,
 			size_t size);
+
+/**
+ * lb_offsets_apart() - is @field at a place of its own in its struct?
+ * @other_ret: the member that is at the same place, if not
+ */
+bool lb_offsets_apart(const struct lj_offsets *offsets, size_t field,
+		      size_t *other_ret);
 
 /** One word for an enum lb_offsets_from, static storage. */
 const char *lb_offsets_from_word(unsigned int from);

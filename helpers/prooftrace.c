@@ -16,7 +16,10 @@
 #define TRACES_SEEN 32
 #define TRACES_MAX  65536
 #define REF_BIAS    0x8000U
-#define LINK_MAX    16 /* kinds of links; 10 were seen */
+#define LINK_MAX    16 /* kinds of links; 9 were seen, from 1 on */
+#define LINK_LOOP   2  /* to itself */
+#define LINK_INTERP 6  /* to no trace */
+#define LINK_RETURN 7
 #define SNAP_MAX    16
 #define SNAPS_SEEN  256
 #define TAIL_MAX    64 /* bytes that a patched tail may be shorter */
@@ -199,6 +202,10 @@ static const char *check_code(const struct lb_proof_run *run,
 		return "its machine code is in no area";
 	if (root >= trace->n_traces || link >= trace->n_traces)
 		return "it is linked with no trace";
+	/* side traces start with a jump, and no other has a root */
+	if (LB_HAS(run, bc_jmp) &&
+	    (trace->data[off->tr_startins] == off->bc_jmp) != (root != 0))
+		return "it has a root and does not start as a side trace";
 	if (spadjust & 7)
 		return "its stack frame is not aligned";
 	return NULL;
@@ -255,6 +262,18 @@ static bool is_snapshot(struct lb_proof_run *run, const struct trace *trace,
 	return has_slots(run, trace, ofs, snap);
 }
 
+static bool is_link(const struct lb_proof_run *run, const struct trace *trace)
+{
+	uint8_t type = trace->data[run->off.tr_linktype];
+	uint16_t link = lb_proof_u16(trace->data, run->off.tr_link);
+
+	if (type == LINK_LOOP)
+		return link == trace->number;
+	if (type == LINK_INTERP || type == LINK_RETURN)
+		return !link;
+	return type && type < LINK_MAX && (link || type > LINK_RETURN);
+}
+
 static const char *check_snapshots(struct lb_proof_run *run,
 				   const struct trace *trace)
 {
@@ -264,8 +283,12 @@ static const char *check_snapshots(struct lb_proof_run *run,
 	uint32_t links = off->gc64 ? 2 : 1; /* behind the slots: pc, base */
 	uint32_t end;
 
-	if (trace->data[off->tr_linktype] >= LINK_MAX)
+	if (!is_link(run, trace))
 		return "its link is of no known kind";
+	if (off->sn_count >= off->sn_size ||
+	    (off->sn_mapofs_size != 2 && off->sn_mapofs_size != 4) ||
+	    off->sn_mapofs + off->sn_mapofs_size != off->sn_ref)
+		return "members of its snapshots do not fit";
 	if (off->sn_size > SNAP_MAX || !n ||
 	    trace->snapmap != trace->snap + (uint64_t)n * off->sn_size)
 		return "its maps are not behind its snapshots";

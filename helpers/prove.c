@@ -9,9 +9,9 @@
 #include "prove.h"
 #include "vms.h"
 
-#define GS_MAX	   8		 /* VMs of one build that are looked at */
-#define TRIES_MAX  40		 /* looks of one process for open fields */
-#define TRY_NS	   250000000ULL	 /* and at most this often */
+#define GS_MAX	  8	       /* VMs of one build that are looked at */
+#define TRIES_MAX 40	       /* looks of one process for open fields */
+#define TRY_NS	  250000000ULL /* and at most this often */
 
 static int read_target(void *arg, uint64_t addr, void *buf, size_t size)
 {
