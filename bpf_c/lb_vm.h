@@ -268,7 +268,8 @@ static __always_inline __u32 lb_trace_id(struct lb_state *s,
 	__s32 no = s->gw[0];
 	__u32 size = 0, ref = lj->gc64 ? 8 : 4;
 
-	if (no <= 0 || lj->j_trace == LJ_OFFSETS_NONE)
+	if (!(s->flags & LB_CONFIG_TRACES) || no <= 0 ||
+	    lj->j_trace == LJ_OFFSETS_NONE)
 		return 0;
 	if (bpf_probe_read_user(&size, 4, (void *)(j + lj->j_sizetrace)) ||
 	    (__u32)no >= size)

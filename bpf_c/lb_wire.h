@@ -252,6 +252,7 @@ enum lb_config_flag {
 	LB_CONFIG_VMSTATE =
 		128, /* stacks that differ in vmstate are different */
 	LB_CONFIG_CALLERS = 256, /* count by caller and callee */
+	LB_CONFIG_TRACES = 512,	 /* tell traces apart, for inlined frames */
 };
 
 /* ---- probes ---- */

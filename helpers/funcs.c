@@ -233,6 +233,26 @@ uint64_t lb_funcs_upvalue(struct lb_funcs *funcs, uint64_t func, uint32_t index)
 	return lb_target_object(funcs->target, value);
 }
 
+bool lb_funcs_calculates(struct lb_funcs *funcs, uint32_t ffid)
+{
+	static const char *const others[] = {
+		"assert", "getmetatable", "ipairs", "next",   "pairs",
+		"pcall",  "rawequal",	  "rawget", "rawlen", "rawset",
+		"select", "setmetatable", "type",   "unpack", "xpcall",
+	};
+	const char *name =
+		lb_names_fast_name(funcs->names, funcs->g_addr, ffid);
+
+	if (!name)
+		return true;
+	if (!strncmp(name, "string.", 7) || !strncmp(name, "table.", 6))
+		return false;
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (!strcmp(name, others[i]))
+			return false;
+	return true;
+}
+
 uint32_t lb_fproto_line(const struct lb_fproto *proto, uint32_t pos)
 {
 	const struct lb_proto *p = &proto->proto;

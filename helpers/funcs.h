@@ -47,6 +47,11 @@ int lb_funcs_func(struct lb_funcs *funcs, uint64_t addr,
 /** Function that upvalue @index of @func holds now, 0 if it holds none. */
 uint64_t lb_funcs_upvalue(struct lb_funcs *funcs, uint64_t func,
 			  uint32_t index);
+/**
+ * lb_funcs_calculates() - may a fast function work on floating point numbers?
+ * Return: false only when it is known by name that it does not.
+ */
+bool lb_funcs_calculates(struct lb_funcs *funcs, uint32_t ffid);
 /** Source line of instruction @pos, LB_LINE_UNKNOWN. */
 uint32_t lb_fproto_line(const struct lb_fproto *proto, uint32_t pos);
 

@@ -862,6 +862,14 @@ static const char *aux_name(const struct vm *vm, uint32_t ffid)
 	return NULL;
 }
 
+const char *lb_names_fast_name(struct lb_names *names, uint64_t g_addr,
+			       uint32_t ffid)
+{
+	struct vm *vm = get_vm(names, g_addr);
+
+	return vm && ffid < FFIDS ? vm->fast[ffid].name : NULL;
+}
+
 const char *lb_names_fast_text(struct lb_names *names, uint64_t g_addr,
 			       uint32_t ffid)
 {

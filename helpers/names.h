@@ -65,6 +65,9 @@ int lb_names_scan_tables(struct lb_names *names, uint64_t g_addr,
  */
 const char *lb_names_proto_text(struct lb_names *names, uint32_t id,
 				uint32_t line);
+/** Name of a fast function as far as it is known by now, or NULL. */
+const char *lb_names_fast_name(struct lb_names *names, uint64_t g_addr,
+			       uint32_t ffid);
 /** `string.gsub@[builtin]`, or `builtin#N@[builtin]` when not found. */
 const char *lb_names_fast_text(struct lb_names *names, uint64_t g_addr,
 			       uint32_t ffid);

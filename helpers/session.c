@@ -805,12 +805,12 @@ static void record_stack(struct lb_session *session, const void *data,
 		return; /* counted by the kernel, missing from ours: lost */
 	struct lb_stack *stack = lb_stacks_find(session->stacks, rec.hash);
 
-	if (stack && stack->in_trace)
-		lb_splice_want(session->traces, stack);
 	if (rec.tgid) {
 		scan_tables(session, subject, &rec);
 		hint_vm(session, subject, &rec);
 	}
+	if (stack && stack->in_trace && session->flags & LB_CONFIG_TRACES)
+		lb_splice_want(session->traces, stack);
 	if (rec.stop == LB_STOP_NO_MAP)
 		subject->stale = true;
 }

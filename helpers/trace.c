@@ -376,7 +376,13 @@ uint64_t lb_trace_guard(const struct lj_offsets *off,
 				continue;
 			object = ir_object(off, trace, right, IRT_FUNC);
 		} else if (ir_type(ir) == IRT_P64) {
-			object = ir_object(off, trace, right, IRT_P64);
+			const uint8_t *from = ir_at(trace, left);
+			const uint8_t *func =
+				from ? ir_at(trace, get_u16(from)) : NULL;
+
+			/* the bytecode of a function, no slot of a table */
+			if (func && ir_type(func) == IRT_FUNC)
+				object = ir_object(off, trace, right, IRT_P64);
 			if (object)
 				object -= off->pt_size;
 			*is_proto = true;

@@ -21,7 +21,7 @@
 #include "tracewalk.h"
 
 #define BRANCHES_MAX 24
-#define BUDGET	     20000 /* instructions for one pair of snapshots */
+#define BUDGET	     4000 /* instructions for one pair of snapshots */
 #define SITES_MAX    4096
 #define NODES_MAX    65536
 #define ARGS_MAX     32
@@ -54,6 +54,10 @@ struct lb_walk {
 	uint32_t end;	  /* of the IR in between */
 	uint32_t avoid;	  /* the first branch does not go there */
 	uint64_t nowhere; /* stands for slots out of bounds */
+	/* the best way found so far, and what tells how good it is */
+	struct lb_step best[LB_WALK_STEPS];
+	uint32_t n_best, best_tests, best_branch;
+	bool found, best_sure;
 };
 
 struct ins {
@@ -510,7 +514,12 @@ static bool do_call(struct lb_walk *walk, uint32_t slot, uint32_t a, bool tail)
 		return push_frame(walk, func.proto, func.addr, 0,
 				  f->base + args, LB_TRACE_LINK_LUA);
 	}
-	if (!add_step(walk, LB_HOST_ANY, false, true))
+	/* what ITERC and ITERN call does not calculate, nor do some others */
+	bool quiet =
+		slot != a ||
+		(func.ffid && !lb_funcs_calculates(walk->funcs, func.ffid));
+
+	if (!add_step(walk, quiet ? LB_HOST_CALL : LB_HOST_ANY, false, true))
 		return false;
 	forget_from(walk, a);
 	if (tail)
@@ -596,6 +605,7 @@ static bool loop_ins(struct lb_walk *walk, struct ins ins)
 		if (!add_step(walk, LB_HOST_COMPARE, false, true))
 			return false;
 		*func_slot(walk, ins.a + 3) = 0;
+		walk->now.n_tests++;
 		go_either(walk, f->pos + 1, jump(f->pos, ins.d));
 		return true;
 	}
@@ -606,8 +616,9 @@ static bool loop_ins(struct lb_walk *walk, struct ins ins)
 		return false;
 	if (!add_step(walk, n < 5 ? LB_HOST_COMPARE : 0, false, true))
 		return false;
+	walk->now.n_tests += n < 5;
 	if (body)
-		go_either(walk, f->pos + 1, body);
+		go_either(walk, body, f->pos + 1);
 	else
 		f->pos++;
 	return true;
@@ -653,21 +664,32 @@ static bool compare_ins(struct lb_walk *walk, struct ins ins)
 		return true;
 	if (in_range(ins.op, off->bc_istc, 2))
 		*func_slot(walk, ins.a) = 0;
+	walk->now.n_tests += ins.op < off->bc_istc;
 	go_either(walk, f->pos + 2, jump(f->pos + 1, next.d));
 	return true;
+}
+
+/* a - floor(a / b) * b, or a call for integers. */
+static bool modulo_ins(struct lb_walk *walk, struct ins ins)
+{
+	return add_step(walk, LB_HOST_DIV | LB_HOST_MUL, true, true) &&
+	       add_step(walk, LB_HOST_CALL, false, true) &&
+	       add_step(walk, LB_HOST_MUL | LB_HOST_ADD, true, true) &&
+	       may_call(walk, ins, LB_HOST_SUB | LB_HOST_ADD, true, true);
 }
 
 static bool arith_ins(struct lb_walk *walk, struct ins ins)
 {
 	/* also what an operation with a constant may be turned into */
-	static const uint8_t hosts[5] = { LB_HOST_ADD,
+	static const uint8_t hosts[4] = { LB_HOST_ADD,
 					  LB_HOST_SUB | LB_HOST_ADD,
 					  LB_HOST_MUL | LB_HOST_ADD,
-					  LB_HOST_DIV | LB_HOST_MUL,
-					  LB_HOST_ANY };
+					  LB_HOST_DIV | LB_HOST_MUL };
 	uint32_t n = (ins.op - walk->off->bc_addvn) % 5;
 
-	return may_call(walk, ins, hosts[n], n != 4, true);
+	if (n == 4)
+		return modulo_ins(walk, ins);
+	return may_call(walk, ins, hosts[n], true, true);
 }
 
 static bool upvalue_ins(struct lb_walk *walk, struct ins ins)
@@ -791,7 +813,7 @@ static bool execute(struct lb_walk *walk)
 	    in_range(op, off->bc_tsetv, off->bc_call - off->bc_tsetv))
 		return may_call(walk, ins, LB_HOST_CALL, false, false);
 	if (op == off->bc_itern + 1) { /* VARG */
-		if (!add_step(walk, LB_HOST_ANY, false, true))
+		if (!add_step(walk, LB_HOST_CALL, false, true))
 			return false;
 		forget_from(walk, ins.a);
 		f->pos++;
@@ -803,15 +825,13 @@ static bool execute(struct lb_walk *walk)
 /* Whatever was called here without our knowing may be called again. */
 static void doubt_steps(struct lb_walk *walk)
 {
-	const struct lb_trace_node *nodes = walk->nodes.nodes;
-
-	for (uint32_t i = 0; i < walk->now.n_steps; i++) {
-		const struct lb_step *step = &walk->steps[i];
-		const struct lb_fproto *proto = nodes[step->node].proto;
-
-		if (!step->emits || !proto)
-			continue;
-		struct site *site = get_site(walk, proto, step->pos);
+	for (uint32_t i = 0; i < walk->n_best; i++) {
+		const struct lb_step *step = &walk->best[i];
+		const struct lb_fproto *proto =
+			walk->nodes.nodes[step->node].proto;
+		struct site *site = step->emits && proto
+					    ? get_site(walk, proto, step->pos)
+					    : NULL;
 
 		if (site)
 			site->unsure = true;
@@ -895,48 +915,88 @@ int lb_walk_branch(const struct lb_walk *walk, struct lb_walk_end *end)
 	return n > 1 ? -ENOENT : 0;
 }
 
+/*
+ * Several ways may arrive, round an outer loop for one. Each test that was
+ * recorded has a snapshot, so the right way has the fewest in between; then
+ * one whose callees are known is better, then a shorter one.
+ */
+static void keep_best(struct lb_walk *walk, const struct lb_walk_end *to)
+{
+	const struct lb_walk_state *now = &walk->now;
+	uint32_t guard_ref = now->guard_ref;
+	bool is_proto;
+	bool sure =
+		now->sure && !lb_trace_guard(walk->off, walk->trace, &guard_ref,
+					     to->ref, &is_proto);
+
+	if (walk->found &&
+	    (now->n_tests > walk->best_tests ||
+	     (now->n_tests == walk->best_tests &&
+	      (sure < walk->best_sure ||
+	       (sure == walk->best_sure && now->n_steps >= walk->n_best)))))
+		return;
+	walk->found = true;
+	walk->best_sure = sure;
+	walk->best_tests = now->n_tests;
+	walk->best_branch = to->branch;
+	walk->n_best = now->n_steps;
+	memcpy(walk->best, walk->steps, now->n_steps * sizeof(walk->steps[0]));
+}
+
+static void begin(struct lb_walk *walk, const struct lb_walk_end *from,
+		  const struct lb_walk_end *to)
+{
+	walk->now = *from->state;
+	walk->now.guard_ref = from->ref;
+	walk->now.n_steps = 0;
+	walk->now.n_tests = 0;
+	walk->n_branches = 0;
+	walk->to = to->state;
+	walk->end = to->ref;
+	walk->avoid = LB_POS_UNKNOWN;
+	walk->found = false;
+	if (from->branch != LB_POS_UNKNOWN) {
+		walk->avoid = top(walk)->pos;
+		top(walk)->pos = from->branch;
+	}
+}
+
 int lb_walk_go(struct lb_walk *walk, const struct lb_walk_end *from,
 	       struct lb_walk_end *to, const struct lb_step **steps_ret,
 	       uint32_t *n_ret, bool *sure_ret)
 {
 	bool is_test = lb_trace_is_test(walk->trace, to->ref);
-	bool found = false, is_proto;
 
 	if (!from->state->whole || !to->state->whole || !from->state->n ||
 	    !from->state->frames[from->state->n - 1].proto)
 		return -ENOENT;
-	walk->now = *from->state;
-	walk->now.guard_ref = from->ref;
-	walk->now.n_steps = 0;
-	walk->n_branches = 0;
-	walk->to = to->state;
-	walk->end = to->ref;
-	walk->avoid = LB_POS_UNKNOWN;
-	if (from->branch != LB_POS_UNKNOWN) {
-		walk->avoid = top(walk)->pos;
-		top(walk)->pos = from->branch;
-	}
-	for (uint32_t left = BUDGET; left && !found; left--) {
-		if (execute(walk)) {
-			found = at_end(walk, to, is_test);
-			continue;
-		}
-		if (!walk->n_branches)
-			break;
-		walk->now = walk->branches[--walk->n_branches];
-		found = at_end(walk, to, is_test);
-	}
-	if (!found)
-		return -ENOENT;
-	uint32_t guard_ref = walk->now.guard_ref;
+	begin(walk, from, to);
+	for (uint32_t left = BUDGET; left; left--) {
+		bool goes_on = execute(walk);
 
-	if (lb_trace_guard(walk->off, walk->trace, &guard_ref, to->ref,
-			   &is_proto)) {
-		walk->now.sure = false;
-		doubt_steps(walk);
+		if (goes_on && at_end(walk, to, is_test)) {
+			keep_best(walk, to);
+			goes_on = false;
+		}
+		if (goes_on && walk->found &&
+		    walk->now.n_tests > walk->best_tests)
+			goes_on = false;
+		while (!goes_on && walk->n_branches) {
+			walk->now = walk->branches[--walk->n_branches];
+			goes_on = !at_end(walk, to, is_test);
+			if (!goes_on)
+				keep_best(walk, to);
+		}
+		if (!goes_on)
+			break;
 	}
-	*steps_ret = walk->steps;
-	*n_ret = walk->now.n_steps;
-	*sure_ret = walk->now.sure;
+	if (!walk->found)
+		return -ENOENT;
+	to->branch = walk->best_branch;
+	if (!walk->best_sure)
+		doubt_steps(walk);
+	*steps_ret = walk->best;
+	*n_ret = walk->n_best;
+	*sure_ret = walk->best_sure;
 	return 0;
 }

@@ -52,7 +52,8 @@ struct lb_walk_state {
 	uint64_t funcs[LB_WALK_SLOTS];
 	uint32_t guard_ref;
 	uint32_t n_steps;
-	bool sure; /* no callee had to be guessed */
+	uint32_t n_tests; /* branches on the way that a snapshot should have */
+	bool sure;	  /* no callee had to be guessed */
 };
 
 /* What machine code an instruction may have become. */

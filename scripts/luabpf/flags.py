@@ -8,7 +8,7 @@ from luabpf import lib
 
 def config(args: argparse.Namespace) -> int:
     """enum lb_config_flag of these options."""
-    result = 0
+    result = lib.CONFIG_TRACES
     for wanted, flag in ((not args.kernel_stacks_only, lib.CONFIG_USER),
                          (not args.user_stacks_only, lib.CONFIG_KERNEL),
                          (args.include_idle, lib.CONFIG_IDLE),

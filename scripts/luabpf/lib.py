@@ -20,6 +20,7 @@ CONFIG_LINES = 32
 CONFIG_OFF = 64
 CONFIG_VMSTATE = 128
 CONFIG_CALLERS = 256
+CONFIG_TRACES = 512
 
 # enum lb_watch and enum lb_fold_flag of lb.h
 WATCH_TREE = 1
