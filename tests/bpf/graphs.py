@@ -329,6 +329,41 @@ spills > square
 """, shares={"inlined": "inlined", "nested": "nested", "branchy": "branchy",
              "spills": "spills"}),
 
+    # What is inlined, with its own shares in test_traces.py. A tail call takes
+    # its caller's frame.
+    Program("inlined", CLI, """
+main > measure
+measure > go add CLOCK case_three case_branch case_tail case_method
+measure > case_closure case_ipairs case_pairs case_iterator case_string
+measure > case_struct case_recursion case_meta case_module
+case_three > three_f
+three_f > three_g
+three_g > three_h
+case_branch > choose
+choose > odd even
+case_tail > tail_begin tail_end
+case_method > method_one method_three $setmetatable ~vm
+case_closure > counter
+case_ipairs > visit $ipairs ~iter
+case_pairs > visit $pairs $next
+case_iterator > visit iterate
+case_string > word
+word > letter $string.byte ~vm                           # concatenation
+letter > $string.char
+case_struct > move turn ~ffi#index
+move turn > ~ffi#index ~vm
+~ffi#index > ~vm
+case_recursion > recurse
+recurse > recurse
+case_meta > mm_index mm_add $setmetatable ~vm            # {}
+mm_index > $rawget
+case_module > module_outer
+module_outer > module_inner $select
+""", modes=(True,), shares={
+        n: "case_" + n for n in (
+            "three", "branch", "tail", "method", "closure", "ipairs", "pairs",
+            "iterator", "string", "struct", "recursion", "meta", "module")}),
+
     # A fast function writes its results over its own function slot, and is
     # nameless from there to its end: hence `> ~vm` for callers of those that
     # have work left to do then (modf, tonumber).
