@@ -125,7 +125,7 @@ class LuaStacks(Sampler):
 
     name = "lua-stacks"
 
-    def __init__(self, pids: Sequence[int]) -> None:
+    def __init__(self, pids: Sequence[int], traces: bool = True) -> None:
         self.session = lib.Session(self._log)
         for pid in pids:
             self.session.add_pid(pid, need_vm=False)
@@ -137,7 +137,8 @@ class LuaStacks(Sampler):
         self._functions = [*drain.walker(room), "lua_stacks_sample"]
         drain.connect(self.session, self.program, "perf_event",
                       ["lua_stacks_sample"], room,
-                      lib.CONFIG_USER | lib.CONFIG_KERNEL)
+                      lib.CONFIG_USER | lib.CONFIG_KERNEL |
+                      (lib.CONFIG_TRACES if traces else 0))
         self._counters = self.program._bpf[b"lb_counters"]
         self._stops = _stops()
 
