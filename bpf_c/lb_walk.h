@@ -73,6 +73,9 @@ static __always_inline void lb_finish(void *ctx, struct lb_state *s)
 	r->hash = s->hash;
 
 	s->count_key.stack = s->hash;
+#ifdef LB_WALKED /* a function of the program: which stack it was */
+	LB_WALKED(s);
+#endif
 
 	__u64 *n = lb_count_of(&s->count_key);
 

@@ -434,13 +434,14 @@ struct lb_gc_event {
 	__u64 finalizers_ns;
 	__u64 phase_ns[LB_GC_PHASES];
 	__u64 heap_before, heap_after; /* bytes */
+	__u64 stack, leaf;	       /* struct lb_count_key; 0: not walked */
 	__u32 tgid, tid;
 	__u32 n_finalizers;
 	__u8 entry;			/* enum lb_gc_entry */
 	__u8 phase_before, phase_after; /* gc.state */
 	__u8 pad;
 };
-_Static_assert(sizeof(struct lb_gc_event) == 120, "lb_gc_event");
+_Static_assert(sizeof(struct lb_gc_event) == 136, "lb_gc_event");
 
 enum lb_gc_flag {
 	LB_GC_F_EVENTS = 1, /* a record for each pause of min_ns or more */

@@ -13,6 +13,13 @@
  */
 #include "lb_arch_x86.h"
 #include "lb_wire.h"
+#ifdef LB_GC_STACKS
+#define LB_WALKED(s) gc_walked(s)
+struct lb_state;
+static __always_inline void gc_walked(struct lb_state *s);
+#include "lb_walk.h"
+#include "lb_process.h"
+#endif
 
 #ifndef LB_GC_PROCS
 #error "LB_GC_PROCS: processes"
@@ -47,10 +54,11 @@ struct lb_gc_open {
 	__u64 finalizer_since_ns;
 	__u64 finalizer_sp;
 	__u64 heap_before;
+	__u64 wall_ns, heap_after; /* when it has ended */
 	__u32 tgid, tid;
 	__u32 n_finalizers;
 	__u32 depth; /* finalizers that run, nested ones included */
-	__u32 phase;
+	__u32 phase; /* now, at last the one after it */
 	__u32 phase_before;
 	__u16 vm;
 	__u8 entry; /* enum lb_gc_entry */
@@ -273,23 +281,25 @@ static __always_inline void gc_phases(struct lb_gc_open *o,
 	}
 }
 
-static __always_inline void gc_send(struct lb_gc_open *o, __u64 wall_ns,
-				    __u64 heap, __u32 state)
+static __always_inline void gc_send(struct lb_gc_open *o, __u64 stack,
+				    __u64 leaf)
 {
 	struct lb_gc_event e = {
 		.begin_ns = o->begin_ns,
 		.g_addr = o->g_addr,
-		.wall_ns = wall_ns,
+		.wall_ns = o->wall_ns,
 		.cpu_ns = o->ran_ns,
 		.finalizers_ns = o->finalizers_ns,
 		.heap_before = o->heap_before,
-		.heap_after = heap,
+		.heap_after = o->heap_after,
+		.stack = stack,
+		.leaf = leaf,
 		.tgid = o->tgid,
 		.tid = o->tid,
 		.n_finalizers = o->n_finalizers,
 		.entry = o->entry,
 		.phase_before = o->phase_before,
-		.phase_after = state,
+		.phase_after = o->phase,
 	};
 
 	for (int i = 0; i < LB_GC_PHASES; i++)
@@ -307,7 +317,7 @@ static __always_inline void gc_spend(struct lb_gc_open *o, __u64 now)
 	o->phase_since_ns = now;
 }
 
-static __always_inline void gc_record(struct lb_gc_open *o, struct lb_gc_vm *vm,
+static __always_inline bool gc_record(struct lb_gc_open *o, struct lb_gc_vm *vm,
 				      __u64 now)
 {
 	struct lb_gc_config *config = gc_config();
@@ -325,7 +335,7 @@ static __always_inline void gc_record(struct lb_gc_open *o, struct lb_gc_vm *vm,
 
 	if (!config || state >= LB_GC_PHASES) {
 		gc_count(LB_GC_CNT_READ);
-		return;
+		return false;
 	}
 	gc_spend(o, now);
 
@@ -333,7 +343,7 @@ static __always_inline void gc_record(struct lb_gc_open *o, struct lb_gc_vm *vm,
 
 	if (!v) {
 		gc_count(LB_GC_CNT_FULL);
-		return;
+		return false;
 	}
 	gc_add(o, v, config, wall_ns);
 	v->cpu_ns += o->ran_ns;
@@ -345,10 +355,62 @@ static __always_inline void gc_record(struct lb_gc_open *o, struct lb_gc_vm *vm,
 		v->first_heap = o->heap_before;
 	v->last_heap = heap;
 	gc_cycle(o, v, state, now);
-	if (config->flags & LB_GC_F_EVENTS && wall_ns >= config->min_ns)
-		gc_send(o, wall_ns, heap, state);
 	if (config->flags & LB_GC_F_PHASES)
 		gc_phases(o, &key, config);
+	o->wall_ns = wall_ns;
+	o->heap_after = heap;
+	o->phase = state;
+	return true;
+}
+
+/* ---- events and stacks ---- */
+
+#ifdef LB_GC_STACKS
+/* The walk of a pause's stack is over. */
+static __always_inline void gc_walked(struct lb_state *s)
+{
+	struct lb_gc_config *config = gc_config();
+	struct lb_gc_open *o = gc_open_of(s->tid);
+
+	if (o && config && config->flags & LB_GC_F_EVENTS)
+		gc_send(o, s->count_key.stack, s->count_key.leaf);
+}
+
+/* From the exit on, where the stack is what it was at the entry. */
+static __always_inline void gc_walk(struct lb_regs *ctx, struct lb_gc_open *o)
+{
+	struct lb_state *s = lb_state_get();
+	struct lb_proc_entry *p = lb_proc_of(o->tgid);
+	struct lb_config *config = lb_config_get();
+
+	if (!s || !p || !config || config->flags & LB_CONFIG_OFF) {
+		lb_count(LB_CNT_LOST_STATE);
+		gc_send(o, 0, 0);
+		return;
+	}
+	s->tgid = o->tgid;
+	s->tid = o->tid;
+	s->flags = config->flags;
+	lb_walk_reset(s);
+	s->weight = o->wall_ns;
+	lb_user_regs(s, ctx);
+	lb_walk_start(ctx, s, p);
+}
+#endif
+
+/* A pause has been recorded. */
+static __always_inline void gc_ended(struct lb_regs *ctx, struct lb_gc_open *o)
+{
+	struct lb_gc_config *config = gc_config();
+
+	if (!config || o->wall_ns < config->min_ns)
+		return;
+#ifdef LB_GC_STACKS
+	gc_walk(ctx, o);
+#else
+	if (config->flags & LB_GC_F_EVENTS)
+		gc_send(o, 0, 0);
+#endif
 }
 
 /* ---- probes ---- */
@@ -472,8 +534,8 @@ static __always_inline int gc_end(struct lb_regs *ctx, bool is_api, __u32 entry)
 	o->ran_ns = gc_ran(now) - o->ran_ns;
 	if (o->ran_ns > now - o->begin_ns) /* the clocks differ by a hair */
 		o->ran_ns = now - o->begin_ns;
-	if (p)
-		gc_record(o, &p->vms[o->vm & (LB_VMS_MAX - 1)], now);
+	if (p && gc_record(o, &p->vms[o->vm & (LB_VMS_MAX - 1)], now))
+		gc_ended(ctx, o);
 	return 0;
 }
 

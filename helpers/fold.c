@@ -425,6 +425,26 @@ int lb_fold_new(struct lb_stacks *stacks, const struct lb_objects *objects,
 	return 0;
 }
 
+char *lb_fold_one(struct lb_stack *stack, uint64_t leaf,
+		  const struct lb_objects *objects, const struct lb_ksym *ksym,
+		  struct lb_traces *traces, unsigned int flags)
+{
+	struct context c = { objects, ksym, traces, flags, { 0 } };
+	struct lb_leaf one = { .addr = leaf }, *leaves = stack->leaves;
+	size_t n_leaves = stack->n_leaves;
+
+	stack->leaves = &one;
+	stack->n_leaves = 1;
+	lb_stack_bind_leaf(stack, objects, 0);
+	fold_stack(&c, stack);
+	stack->leaves = leaves;
+	stack->n_leaves = n_leaves;
+	if (!c.text.failed)
+		return c.text.data;
+	free(c.text.data);
+	return NULL;
+}
+
 void lb_fold_free(struct lb_fold *fold)
 {
 	if (!fold)

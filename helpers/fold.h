@@ -30,6 +30,14 @@ struct lb_fold;
 int lb_fold_new(struct lb_stacks *stacks, const struct lb_objects *objects,
 		const struct lb_ksym *ksym, struct lb_traces *traces,
 		unsigned int flags, struct lb_fold **fold_ret);
+/**
+ * lb_fold_one() - text of one stack, for a program that is still running
+ * @leaf: as in struct lb_count_key
+ * Return: the caller frees it; NULL when out of memory.
+ */
+char *lb_fold_one(struct lb_stack *stack, uint64_t leaf,
+		  const struct lb_objects *objects, const struct lb_ksym *ksym,
+		  struct lb_traces *traces, unsigned int flags);
 void lb_fold_free(struct lb_fold *fold);
 /** Texts in order. */
 size_t lb_fold_texts(const struct lb_fold *fold,

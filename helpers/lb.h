@@ -191,6 +191,16 @@ LB_API int lb_session_fold(struct lb_session *session, unsigned int flags,
  */
 LB_API const char *lb_session_folded(const struct lb_session *session, size_t i,
 				     uint64_t *count_ret, int *pid_ret);
+/**
+ * lb_session_stack() - text of one stack while the run goes on
+ * @hash: struct lb_count_key.stack; its record came with the last poll
+ * @leaf: lb_count_key.leaf
+ * @flags: enum lb_fold_flag
+ * Return: as from lb_session_folded(), owned by @session until the next call;
+ * NULL when the stack is not there.
+ */
+LB_API const char *lb_session_stack(struct lb_session *session, uint64_t hash,
+				    uint64_t leaf, unsigned int flags);
 LB_API void lb_session_totals(const struct lb_session *session,
 			      struct lb_totals *totals_ret);
 /**

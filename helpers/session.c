@@ -51,6 +51,7 @@ struct lb_session {
 	struct lb_drain *drain;
 	struct lb_ksym *ksym;
 	struct lb_fold *fold;
+	char *stack_text; /* of lb_session_stack() */
 	unsigned int watch;
 	char *cgroup; /* path below the root of its hierarchy */
 	int *roots;   /* PIDs asked for */
@@ -184,6 +185,7 @@ void lb_session_free(struct lb_session *session)
 		return;
 	lb_drain_free(session->drain);
 	lb_fold_free(session->fold);
+	free(session->stack_text);
 	lb_ksym_free(session->ksym);
 	lb_stacks_free(session->stacks);
 	lb_traces_free(session->traces);
@@ -1064,6 +1066,19 @@ const char *lb_session_folded(const struct lb_session *session, size_t i,
 	*count_ret = texts[i].count;
 	*pid_ret = texts[i].pid;
 	return texts[i].text;
+}
+
+const char *lb_session_stack(struct lb_session *session, uint64_t hash,
+			     uint64_t leaf, unsigned int flags)
+{
+	struct lb_stack *stack = lb_stacks_find(session->stacks, hash);
+
+	free(session->stack_text);
+	session->stack_text =
+		stack ? lb_fold_one(stack, leaf, session->objects,
+				    session->ksym, session->traces, flags)
+		      : NULL;
+	return session->stack_text;
 }
 
 static void add_total(struct lb_totals *t, const struct lb_stack *stack)

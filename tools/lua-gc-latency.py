@@ -7,10 +7,11 @@ phase, what triggered it. Entry and exit probes only; never a return probe.
 """
 
 import argparse
+import contextlib
 import sys
 import time
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
+from typing import List, Optional
 
 _HERE = Path(__file__).resolve().parent
 for _folder in (_HERE.parent / "scripts",
@@ -20,7 +21,7 @@ for _folder in (_HERE.parent / "scripts",
         break
 
 from luabpf import __version__, bpf, cli, drain, gcreport  # noqa: E402
-from luabpf import gcrun, gcstat, lib  # noqa: E402
+from luabpf import gcrun, gcstat, lib, report  # noqa: E402
 from luabpf.targets import HINTS  # noqa: E402
 
 EXAMPLES = """examples:
@@ -29,6 +30,8 @@ EXAMPLES = """examples:
   lua-gc-latency -p 185 -mT 1 10  # milliseconds, timestamps, 10 reports
   lua-gc-latency -p 185 --by phase 10    # time in each phase of a pause
   lua-gc-latency -p 185 -M 2      # each pause of 2 ms or more, as it happens
+  lua-gc-latency -p 185 -M 2 -s   # with the stack that triggered each
+  lua-gc-latency -p 185 -f 30 > out      # who pays: for flamegraph.pl
   lua-gc-latency -p "$(pgrep -d, nginx)" -L 10   # each thread apart
   lua-gc-latency -p 185 --tree -j 10     # with its children; JSON lines
   lua-gc-latency -p 185 --sample 99 30   # no probes: share by sampling
@@ -68,6 +71,11 @@ def parse_args(argv: List[str]) -> argparse.Namespace:
         help="one line for each pause instead of histograms")
     add("-M", "--min-ms", type=cli.positive_float, metavar="MS",
         help="the same, for pauses of MS milliseconds or more")
+    add("-s", "--stack", action="store_true",
+        help="with -e and -M: the native and Lua stack below each line")
+    add("-f", "--folded", action="store_true",
+        help="folded stacks weighted by pause time; with -M of pauses of MS "
+        "milliseconds or more")
     add("--sample", type=cli.positive_int, metavar="HZ",
         help="set no probes: sample the state of the collector, HZ times a "
         "second and CPU")
@@ -79,17 +87,23 @@ def parse_args(argv: List[str]) -> argparse.Namespace:
         version="lua-gc-latency " + __version__)
     add("interval", nargs="?", type=cli.positive_float,
         help="seconds of one report (default: until Ctrl-C); of the run with "
-        "-e and -M")
+        "-e, -f and -M")
     add("count", nargs="?", type=cli.positive_int,
         help="number of reports (default: until Ctrl-C)")
     args = parser.parse_args(argv)
-    args.events = args.events or args.min_ms is not None
+    if args.folded and (args.events or args.stack or args.json):
+        parser.error("-f goes without -e, -s, -j")
+    args.events = args.events or (args.min_ms is not None and
+                                  not args.folded)
     args.unit = args.unit or "usecs"
-    if args.sample and (args.events or args.by or args.per_thread or
-                        args.prometheus):
-        parser.error("--sample goes without -e, -M, -L, --by, --prometheus")
-    if args.events and (args.by or args.per_thread or args.prometheus):
-        parser.error("-e and -M go without -L, --by, --prometheus")
+    others = args.by or args.per_thread or args.prometheus
+    if args.sample and (args.events or args.folded or others):
+        parser.error(
+            "--sample goes without -e, -f, -M, -L, --by, --prometheus")
+    if args.stack and not args.events:
+        parser.error("-s goes with -e or -M")
+    if (args.events or args.folded) and others:
+        parser.error("-e, -f and -M go without -L, --by, --prometheus")
     return args
 
 
@@ -101,14 +115,18 @@ class Run:
 
     def __init__(self, args: argparse.Namespace, collector: lib.Collector,
                  targets: gcrun.Targets, meter: gcrun.Meter,
-                 ending: drain.Ending) -> None:
+                 ending: drain.Ending, session: Optional[lib.Session]
+                 ) -> None:
         self.args = args
         self.collector = collector
         self.targets = targets
         self.meter = meter
         self.ending = ending
+        self.session = session
         self.pauses = 0
-        self.shown: Dict[Tuple[object, ...], gcstat.Pauses] = {}
+        self.pending: List[gcstat.Event] = []
+        self.exporter = gcrun.Exporter(args.prometheus, args.unit) \
+            if args.prometheus else None
 
     def wait(self, seconds: Optional[float]) -> bool:
         """Take events for so long; False when the run is over."""
@@ -120,9 +138,8 @@ class Run:
             if left <= 0:
                 return True
             time.sleep(min(left, _POLL_S))
-            if self.args.events:
-                self.meter.take_events()
-                sys.stdout.flush()
+            if self.args.events or self.args.folded:
+                self.take_events()
             if now - ticked >= _TICK_S:
                 ticked = now
                 if self.targets.add_tree():
@@ -131,17 +148,6 @@ class Run:
                     cli.message("all processes have exited")
                     return False
         return False
-
-    def figures(self, interval: gcstat.Interval
-                ) -> Dict[gcreport.Vm, lib.Figures]:
-        """What each VM says of itself; those that are gone are left out."""
-        found = {}
-        for vm in interval.heaps:
-            try:
-                found[vm] = self.collector.read(*vm)
-            except lib.Error:
-                continue
-        return found
 
     def report(self) -> None:
         """End an interval and print it."""
@@ -153,12 +159,13 @@ class Run:
             self.print(lines, now)
             return
         interval = self.meter.interval()
-        account = gcreport.Account(self.targets.spent(),
-                                   self.figures(interval))
+        account = gcreport.Account(
+            self.targets.spent(), gcrun.figures(self.collector, interval))
         self.pauses += interval.total().count
-        if args.prometheus:
-            self.write_prometheus(interval, account)
-        if args.events:
+        if self.exporter:
+            self.exporter.write(interval, account.figures,
+                                self.meter.counters())
+        if args.events or args.folded:
             return
         if args.json:
             lines = gcreport.json_lines(interval, account, args.unit,
@@ -177,28 +184,27 @@ class Run:
             print()
         sys.stdout.flush()
 
-    def write_prometheus(self, interval: gcstat.Interval,
-                         account: gcreport.Account) -> None:
-        """All counts since the start into the file."""
-        for name, pauses in interval.group(
-                lambda key: (key.pid, key.entry)).items():
-            self.shown[name] = self.shown.get(name, gcstat.Pauses()) + pauses
-        counters = self.meter.counters()
-        try:
-            gcreport.write_atomically(
-                self.args.prometheus, gcreport.prometheus(
-                    self.shown, self.args.unit, account.figures,
-                    counters["thrown"] + counters["pending"]))
-        except OSError as error:
-            raise cli.Fail(f"{self.args.prometheus}: {error.strerror}",
-                           hint="give a file in a folder that can be "
-                           "written") from None
+    def take_events(self) -> None:
+        """Print events; with -s those of the call before, whose stacks have
+        come by now."""
+        pending, self.pending = self.pending, []
+        self.meter.take_events()
+        if not self.args.stack:
+            pending, self.pending = self.pending, []
+        for event in pending:
+            self.print_event(event)
+        sys.stdout.flush()
 
-    def event(self, event: gcstat.Event) -> None:
-        """Print one pause."""
+    def print_event(self, event: gcstat.Event) -> None:
+        """One pause."""
         began = gcreport.wall_time(event.begin)
-        print(gcreport.event_json(event, began) if self.args.json else
-              gcreport.event_line(event, self.args.unit, began))
+        frames = self.meter.stack(event) if self.args.stack else []
+        if self.args.json:
+            print(gcreport.event_json(event, began, frames))
+            return
+        print(gcreport.event_line(event, self.args.unit, began))
+        if frames:
+            print("\n".join(gcreport.stack_lines(frames)))
 
     def start(self) -> None:
         """Attach, and say what is measured."""
@@ -207,7 +213,7 @@ class Run:
             self.meter.attach_samples(args.sample)
         else:
             if args.events:
-                self.meter.on_event(self.event)
+                self.meter.on_event(lambda e: self.pending.append(e))
             self.meter.attach_probes()
             if not self.collector.exact_phases():
                 cli.message("changes of phase do not show in this build: the "
@@ -225,19 +231,27 @@ class Run:
     def loop(self) -> None:
         """Intervals until the end."""
         args = self.args
-        turns = args.count or (1 if args.events and args.interval else 0)
+        once = args.events or args.folded
+        turns = args.count or (1 if once and args.interval else 0)
         while True:
             goes_on = self.wait(args.interval)
             self.report()
             turns -= 1
             if not goes_on or not turns:
                 break
-        if args.events:
-            self.meter.take_events()
+        if once:
+            self.take_events()
+            self.take_events()
+        if args.folded:
+            report.write_folded(gcreport.folded(self.meter.folded(),
+                                                args.unit), sys.stdout)
+            sys.stdout.flush()
         if not args.sample:
             for line in gcreport.closing_lines(self.pauses,
                                                self.meter.counters()):
                 cli.message(line)
+        if args.folded and self.session:
+            cli.message(gcreport.stacks_line(self.session.totals()))
 
 
 def main(argv: List[str]) -> int:
@@ -249,17 +263,27 @@ def main(argv: List[str]) -> int:
     cli.raise_limits()
     flags = (gcstat.EVENTS if args.events else 0) | \
         (gcstat.HIST_PHASES if args.by == "phase" else 0)
-    with drain.Ending() as ending, lib.Collector() as collector:
-        targets = gcrun.Targets(collector, args.pid, args.tree)
+
+    def log(level: int, text: str) -> None:
+        if level <= (3 if args.verbose else 1):
+            cli.message(text)
+
+    with contextlib.ExitStack() as stack:
+        ending = stack.enter_context(drain.Ending())
+        collector = stack.enter_context(lib.Collector())
+        session = stack.enter_context(lib.Session(log)) \
+            if args.stack or args.folded else None
+        targets = gcrun.Targets(collector, args.pid, args.tree, session)
         try:
             targets.add()
             with cli.Progress() as progress:
                 progress.show("compiling...")
                 meter = gcrun.Meter(collector,
                                     int((args.min_ms or 0) * 1e6),
-                                    gcreport.unit_ns(args.unit), flags)
+                                    gcreport.unit_ns(args.unit), flags,
+                                    session, args.tree)
             with meter:
-                run = Run(args, collector, targets, meter, ending)
+                run = Run(args, collector, targets, meter, ending, session)
                 run.start()
                 run.loop()
         except lib.Error as error:

@@ -9,7 +9,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from luabpf import gcstat, hist
 from luabpf.gcstat import Event, Interval, Pauses, Samples
-from luabpf.lib import Figures
+from luabpf.lib import Figures, Totals
 
 _UNITS = {"nsecs": 1, "usecs": 1000, "msecs": 1000000}
 _PERCENTS = (50, 99, 99.9)
@@ -227,7 +227,7 @@ def event_line(event: Event, unit: str, now: float) -> str:
             f"{gcstat.letters(event)}")
 
 
-def event_json(event: Event, now: float) -> str:
+def event_json(event: Event, now: float, frames: Sequence[str] = ()) -> str:
     """One pause as a JSON object."""
     return json.dumps({
         "type": "pause", "time": round(now, 6), "pid": event.pid,
@@ -237,7 +237,32 @@ def event_json(event: Event, now: float) -> str:
         "phase_after": gcstat.PHASES[event.phase_after],
         "phases_ns": dict(zip(gcstat.PHASES, event.phases)),
         "finalizers": event.n_finalizers, "finalizers_ns": event.finalizers,
-        "heap_before": event.heap_before, "heap_after": event.heap_after})
+        "heap_before": event.heap_before, "heap_after": event.heap_after,
+        **({"stack": list(frames)} if frames else {})})
+
+
+def stack_lines(frames: Sequence[str]) -> List[str]:
+    """The stack below the line of an event, leaf first."""
+    return ["    " + frame for frame in frames] + [""]
+
+
+def folded(stacks: Sequence[Tuple[str, int, int]], unit: str
+           ) -> List[Tuple[str, int, int]]:
+    """Nanoseconds of stacks in UNIT, at least 1."""
+    return [(text, max(1, round(ns / _UNITS[unit])), pid)
+            for text, ns, pid in stacks]
+
+
+def stacks_line(totals: Totals) -> str:
+    """What became of the walks, by their time."""
+    parts = [f"{_percent(totals.complete, totals.samples)} of the time "
+             "complete"]
+    for word, ns in sorted(totals.by_reason.items()):
+        parts.append(f"{_percent(ns, totals.samples)} failed ({word})")
+    if totals.truncated:
+        parts.append(f"{_percent(totals.truncated, totals.samples)} truncated")
+    lost = totals.lost_storage + totals.lost_ring
+    return "stacks: " + ", ".join(parts) + f"; {lost} lost"
 
 
 # ---- samples ----

@@ -3,13 +3,14 @@
 
 import os
 import time
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Tuple
 
-from luabpf import bpf, cli, gcstat, lib
+from luabpf import bpf, cli, drain, gcreport, gcstat, lib
 
 _PROCS = 1024
 _KEYS = 4096
 _RING_PAGES = 1024
+_STACKS = 65536
 _DEPTH_MAX = 64  # generations of --tree
 
 
@@ -50,8 +51,9 @@ class Targets:
     """The processes that are measured, and the CPU time they have used."""
 
     def __init__(self, collector: lib.Collector, pids: List[int],
-                 tree: bool) -> None:
+                 tree: bool, session: Optional[lib.Session]) -> None:
         self._collector = collector
+        self._session = session
         self._pids = pids
         self._tree = tree
         self._cpu: Dict[int, int] = {}
@@ -78,6 +80,8 @@ class Targets:
     def _add(self, pid: int) -> None:
         self._collector.add_pid(pid)
         if pid not in self._cpu:
+            if self._session:
+                self._session.add_pid(pid, need_vm=False)
             self._cpu[pid] = self._base[pid] = cpu_ns(pid)
 
     def add_tree(self) -> int:
@@ -106,22 +110,73 @@ class Targets:
         return self._tree
 
 
+def figures(collector: lib.Collector, interval: gcstat.Interval
+            ) -> Dict[gcreport.Vm, lib.Figures]:
+    """What each VM says of itself; those that are gone are left out."""
+    found = {}
+    for vm in interval.heaps:
+        try:
+            found[vm] = collector.read(*vm)
+        except lib.Error:
+            continue
+    return found
+
+
+class Exporter:
+    """Adds up intervals for a file of Prometheus."""
+
+    def __init__(self, path: str, unit: str) -> None:
+        self._path = path
+        self._unit = unit
+        self._groups: Dict[Tuple[object, ...], gcstat.Pauses] = {}
+
+    def write(self, interval: gcstat.Interval,
+              of_vms: Mapping[gcreport.Vm, lib.Figures],
+              counters: Mapping[str, int]) -> None:
+        """All counts since the start into the file. Raises Fail."""
+        for name, pauses in interval.group(
+                lambda key: (key.pid, key.entry)).items():
+            self._groups[name] = self._groups.get(name, gcstat.Pauses()) \
+                + pauses
+        try:
+            gcreport.write_atomically(self._path, gcreport.prometheus(
+                self._groups, self._unit, of_vms,
+                counters["thrown"] + counters["pending"]))
+        except OSError as error:
+            raise cli.Fail(f"{self._path}: {error.strerror}",
+                           hint="give a file in a folder that can be "
+                           "written") from None
+
+
 class Meter:
-    """The loaded program; a context manager."""
+    """The loaded program; a context manager.
+
+    With SESSION, the stack of each pause is walked.
+    """
 
     def __init__(self, collector: lib.Collector, min_ns: int, unit_ns: int,
-                 flags: int) -> None:
+                 flags: int, session: Optional[lib.Session] = None,
+                 is_open: bool = False) -> None:
         gcstat.check_sizes()
         self._collector = collector
         self._min_ns = min_ns
         self._unit_ns = unit_ns
         self._flags = flags
         self._epoch = 0
+        self._has_events = False
         self._counts = gcstat.Counts()
         self._samples: Dict[bytes, gcstat.Samples] = {}
         self._programs: List[int] = []
         self._begin = time.monotonic()
+        self._session = session
+        self._room = lib.Needs(0, 0, 0, 0, 0)
+        stacks: Dict[str, int] = {}
+        if session:
+            self._room = drain.table_room(session.needs(), is_open)
+            stacks = {"LB_GC_STACKS": 1,
+                      **drain.defines(self._room, _STACKS)}
         self._program = bpf.Program("lua_gc_latency", {
+            **stacks,
             "LB_GC_PROCS": _PROCS, "LB_GC_KEYS": _KEYS,
             "LB_GC_RING_PAGES": _RING_PAGES,
             "LB_TASK_EXEC_START": lib.kernel_offset(
@@ -143,7 +198,12 @@ class Meter:
     def attach_probes(self) -> None:
         """Load all programs, set the probes, begin to count."""
         program = self._program
-        program.load("uprobe", gcstat.PROGRAMS)
+        if self._session:
+            drain.connect(self._session, program, "uprobe", gcstat.PROGRAMS,
+                          self._room, lib.CONFIG_USER)
+            program.attach_exec("lb_exec")
+        else:
+            program.load("uprobe", gcstat.PROGRAMS)
         self._programs = [program.fd(name) for name in gcstat.PROGRAMS]
         self.follow()
         self._begin = time.monotonic()
@@ -169,12 +229,29 @@ class Meter:
 
     def on_event(self, take: Callable[[gcstat.Event], None]) -> None:
         """Have TAKE called with each event, by take_events()."""
+        self._has_events = True
         self._program.open_ring(
             "gc_ring", lambda raw: take(gcstat.Event.decode(raw)))
 
     def take_events(self) -> None:
         """Hand on the events that came since the last call."""
-        self._program.take_ring()
+        if self._session:
+            self._session.poll(0)
+        if self._has_events:
+            self._program.take_ring()
+
+    def stack(self, event: gcstat.Event) -> List[str]:
+        """Frames of the stack of an event, leaf first."""
+        text = self._session.stack(event.stack, event.leaf, 0) \
+            if self._session and event.stack else ""
+        return list(reversed(text.split(";")[1:])) or ["[no stack]"]
+
+    def folded(self) -> List[Tuple[str, int, int]]:
+        """End walking; each different stack with its nanoseconds."""
+        if not self._session:
+            return []
+        self._session.stop()
+        return list(self._session.folded(0))
 
     def _next_interval(self) -> Tuple[int, float]:
         epoch = self._epoch

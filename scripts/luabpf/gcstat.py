@@ -37,7 +37,7 @@ _FINE = 328
 _KEY = struct.Struct("<QIIIHH")
 _VAL = struct.Struct(f"<3Q2Q2QQQ6Q3Q2Q{_LOG2}I{_FINE}I")
 _CONFIG = struct.Struct("<QQQII")
-_EVENT = struct.Struct("<QQQQQ6QQQIIIBBBx")
+_EVENT = struct.Struct("<QQQQQ6QQQQQIIIBBBx")
 _SAMPLES = struct.Struct("<3Q6Q")
 
 
@@ -179,6 +179,8 @@ class Event:
     phases: Tuple[int, ...]
     heap_before: int
     heap_after: int
+    stack: int  # its hash, 0: not walked
+    leaf: int
     pid: int
     tid: int
     n_finalizers: int
@@ -191,7 +193,8 @@ class Event:
         """struct lb_gc_event."""
         f = _EVENT.unpack_from(raw)
         return cls(f[0], f[1], f[2], f[3], f[4], f[5:11], f[11], f[12],
-                   f[13], f[14], f[15], ENTRIES[f[16]], f[17], f[18])
+                   f[13], f[14], f[15], f[16], f[17], ENTRIES[f[18]], f[19],
+                   f[20])
 
 
 @dataclass(frozen=True)

@@ -230,6 +230,8 @@ FUNCTIONS: Dict[str, Tuple[object, List[object]]] = {
     "lb_session_folded": (ctypes.c_char_p, [
         _PTR, ctypes.c_size_t, ctypes.POINTER(ctypes.c_uint64),
         ctypes.POINTER(_INT)]),
+    "lb_session_stack": (ctypes.c_char_p, [
+        _PTR, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint]),
     "lb_session_totals": (None, [_PTR, ctypes.POINTER(_Totals)]),
     "lb_session_trace": (ctypes.c_char_p, [_PTR, ctypes.c_size_t]),
     "lb_kernel_offset": (_INT, [ctypes.c_char_p, ctypes.c_char_p,
@@ -429,6 +431,11 @@ class Session:
             raw = self._lib.lb_session_folded(
                 self._handle, i, ctypes.byref(samples), ctypes.byref(pid))
             yield _text(raw), samples.value, pid.value
+
+    def stack(self, hash_of: int, leaf: int, flags: int) -> str:
+        """Text of one stack, while the run goes on; "" if it is not there."""
+        return _text(self._lib.lb_session_stack(
+            self._handle, hash_of, leaf, flags))
 
     def totals(self) -> Totals:
         """How the samples ended."""

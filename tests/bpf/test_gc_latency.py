@@ -16,7 +16,7 @@ import time
 import unittest
 
 import hosts
-from harness import ROOT, skip_reason, upstream_dir
+from harness import ROOT, skip_reason
 
 TOOL = os.path.join(ROOT, "tools", "lua-gc-latency.py")
 PROGRAM = os.path.join(ROOT, "tests", "lua", "gc_known.lua")
@@ -54,7 +54,7 @@ def targets(temp):
     found = {}
     if not shutil.which("luajit"):
         return found
-    upstream = upstream_dir()
+    upstream = os.path.join(DEB, "upstream")
     found["luajit2"] = [shutil.which("luajit")], None
     found["libluajit2"] = [hosts.build_host("host")], None
     found["static"] = [stripped(hosts.build_host("host_static"), temp)], None
@@ -378,6 +378,37 @@ class OtherModesTest(LatencyTest):
         for line in lines[1:]:
             self.assertGreaterEqual(float(line.split()[3]), 1000)
             self.assertLess(len(line), 80)
+
+    def is_by_hand(self, frames):
+        return frames[0] == "lua_gc" and frames[-1] == "_start" and any(
+            frame.startswith("by_hand@") for frame in frames)
+
+    def test_stack_of_each_pause(self):
+        program, = self.start(("luajit2",), modes=(False,), parts="k")
+        tool = self.measure([program], "-e", "-s", "-j")
+        events = tool.objects("pause")
+        hand = [e for e in events if e["entry"] in ("asked", "full")]
+        self.assertEqual(len(hand), N_STEPS + N_FULL)
+        bad = [e["stack"] for e in hand if not self.is_by_hand(e["stack"])]
+        self.assertEqual(bad[:3], [])
+
+    def test_folded_stacks_weigh_what_the_program_says(self):
+        program, = self.start(("luajit2",), modes=(False,), parts="k")
+        tool = self.measure([program], "-f", "-n")
+        total = 0
+        for line in tool.stdout.splitlines():
+            stack, _, ns = line.rpartition(" ")
+            frames = stack.split(";")
+            self.assertEqual(frames[0], "luajit")
+            if self.is_by_hand(frames[:0:-1]):
+                total += int(ns)
+        # shorter than by its own clock, which has the probes' time in it
+        wall = sum(w for _k, w, _c in program.pauses) * 1000
+        cpu = sum(c for _k, _w, c in program.pauses) * 1000
+        self.assertLessEqual(total, wall)
+        self.assertGreater(total, 0.7 * cpu)
+        self.assertRegex(tool.stderr, r"stacks: 100\.0 % of the time complete; "
+                         r"0 lost\n")
 
     def test_samples_agree_with_the_program(self):
         program, = self.start(("luajit2",), modes=(False,), parts="k" * 5)

@@ -190,8 +190,9 @@ class ReportTest(unittest.TestCase):
                          {"unit": "usecs", "counts": [0, 1, 1]})
 
     def test_event(self):
-        raw = struct.pack("<QQQQQ6QQQIIIBBBx", 5, G, 10000, 9000, 1000, 0,
-                          7000, 2000, 0, 0, 0, 8192, 4096, 10, 11, 1, 2, 1, 0)
+        raw = struct.pack("<QQQQQ6QQQQQIIIBBBx", 5, G, 10000, 9000, 1000, 0,
+                          7000, 2000, 0, 0, 0, 8192, 4096, 0, 0, 10, 11, 1, 2,
+                          1, 0)
         event = gcstat.Event.decode(raw)
         self.assertEqual((event.entry, event.heap_after), ("full", 4096))
         self.assertEqual(gcstat.letters(event), "P70A20N10")
