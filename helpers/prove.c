@@ -71,6 +71,28 @@ static int look(struct lb_subject *subject, struct lb_object *object,
 	return err;
 }
 
+/* Without 64-bit references the registers do not show G in each state. */
+static void add_hint(struct lb_subject *subject, const struct lb_object *object,
+		     uint64_t g_addr)
+{
+	struct lb_proc_entry *entry = &subject->entry;
+	uint8_t vm = 0;
+
+	if (object->source.offsets.gc64)
+		return;
+	while (vm < entry->n_vms && subject->vms[vm] != object)
+		vm++;
+	for (size_t i = 0; i < LB_G_HINTS; i++) {
+		if (entry->hints[i] == g_addr)
+			return;
+		if (entry->hints[i])
+			continue;
+		entry->hints[i] = g_addr;
+		entry->hints_vm[i] = vm;
+		return;
+	}
+}
+
 /*
  * One VM that holds is enough: the others have the same code. One that is being
  * made or closed may fail beside it.
@@ -92,7 +114,8 @@ static int look_at(struct lb_subject *subject, struct lb_object *object,
 			failed = proof;
 		} else if (!err) {
 			known->held = true;
-			if (!has_open(object))
+			add_hint(subject, object, g_addrs[i]);
+			if (!has_open(object) && object->source.offsets.gc64)
 				break;
 		}
 	}
