@@ -16,13 +16,14 @@
 #include <unistd.h>
 
 #include "facts.h"
-#include "gsearch.h"
 #include "gstate.h"
 #include "kernel.h"
+#include "proof.h"
 #include "puc.h"
 #include "refusal.h"
 #include "subject.h"
 #include "vmfacts.h"
+#include "vms.h"
 
 #define LIVE_BUDGET 4000000 /* reads for the VMs of one process */
 #define PATH_SIZE   4096
@@ -192,7 +193,34 @@ static void add_gstate(struct lb_facts *facts, size_t item,
 	add_known(facts, item, "mcode_bytes", gstate->mcode_bytes);
 }
 
-/* Group `live`: the VMs of one build in a process. */
+/* Do the offsets hold in this VM? Looked at once more, for the record. */
+static void add_proof(struct lb_facts *facts, size_t item, uint64_t g_addr,
+		      const struct lb_subject *subject,
+		      const struct lb_object *object)
+{
+	struct lb_offsets_source source = object->source;
+	struct lb_proof proof;
+	size_t n[LB_PROOF_FAILED + 1] = { 0 };
+	char text[256];
+	int err = lb_proof_run(read_target, subject->proc, g_addr, &source,
+			       &proof);
+
+	if (err && err != -EBADMSG)
+		return;
+	for (int i = 0; i < LB_CHECK_MAX; i++)
+		if (proof.states[i] <= LB_PROOF_FAILED)
+			n[proof.states[i]]++;
+	lb_facts_number(facts, "live", item, "checks_held", n[LB_PROOF_HELD],
+			NULL);
+	lb_facts_number(facts, "live", item, "checks_unseen",
+			n[LB_PROOF_UNSEEN], NULL);
+	if (!err)
+		return;
+	lb_proof_explain(&proof, text, sizeof(text));
+	lb_facts_text(facts, "live", item, "contradiction", "%s", text);
+}
+
+/* Group `live`: the VMs that run the code of one file of a process. */
 static void add_lives(struct lb_doctor *doctor,
 		      const struct lb_subject *subject,
 		      const struct place *place, size_t vm)
@@ -200,32 +228,32 @@ static void add_lives(struct lb_doctor *doctor,
 	const struct lb_object *object = place->object;
 	const struct lb_luajit *luajit = &object->luajit;
 	struct lb_facts *facts = &doctor->facts;
-	struct lb_gsearch search;
-	int err = lb_gsearch_run(subject->proc, &object->source.offsets,
-				 place->bias + luajit->vm_vaddr,
-				 luajit->vm_size, &search);
+	struct lb_vms vms;
+	int err = lb_vms_find(subject->proc, place->bias + luajit->vm_vaddr,
+			      luajit->vm_size, &object->source.offsets, &vms);
 
 	if (err) {
 		lb_facts_text(facts, "vm", vm, "search", "%s", strerror(-err));
 		return;
 	}
 	lb_facts_text(facts, "vm", vm, "search", "%s",
-		      search.whole ? "whole" : "cut short");
-	lb_facts_number(facts, "vm", vm, "searched_bytes",
-			search.searched_bytes, NULL);
-	for (size_t i = 0; i < search.n; i++) {
+		      vms.cut ? "cut short" : "whole");
+	lb_facts_number(facts, "vm", vm, "searched_bytes", vms.n_bytes, NULL);
+	for (size_t i = 0; i < vms.n; i++) {
 		struct lb_target target = { .read = read_target,
 					    .read_arg = subject->proc,
 					    .off = &object->source.offsets,
 					    .budget = doctor->budget };
 		struct lb_gstate gstate;
 
-		err = lb_gstate_read(&target, search.g_addrs[i], &gstate);
+		err = lb_gstate_read(&target, vms.g_addrs[i], &gstate);
 		doctor->budget = target.budget;
 		if (err && err != -E2BIG)
-			continue; /* it ended meanwhile */
+			continue; /* it ended, now or before */
 		lb_facts_number(facts, "live", doctor->n_lives, "vm", vm, NULL);
-		add_gstate(facts, doctor->n_lives++, &gstate);
+		add_gstate(facts, doctor->n_lives, &gstate);
+		add_proof(facts, doctor->n_lives++, vms.g_addrs[i], subject,
+			  object);
 	}
 }
 

@@ -130,6 +130,12 @@ def _offset(offset: Item) -> str:
 
 def _live_lines(live: Item, number: int, gc64: bool) -> Iterator[str]:
     yield f"AT WORK: VM {number}, global_State {live['g_addr']:#x}"
+    if "contradiction" in live:
+        yield from _line("proof", f"failed: {live['contradiction']}")
+    elif "checks_held" in live:
+        yield from _line("proof", "offsets hold in this VM: "
+                         f"{live['checks_held']} checks held, "
+                         f"{live['checks_unseen']} had nothing to look at")
     if "threads" in live:
         least = "" if live["threads_exact"] else "at least "
         yield from _line("Lua threads", f"{least}{live['threads']} "

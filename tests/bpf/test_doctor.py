@@ -181,6 +181,8 @@ class Doctor(unittest.TestCase):
             self.assertTrue(live["threads_exact"], live)
             self.assertGreaterEqual(live["threads"], 1)
             self.assertGreater(live["gc_total_bytes"], 10000)
+            self.assertNotIn("contradiction", live)
+            self.assertGreaterEqual(live["checks_held"], 8, live)
 
     def build_id(self, path):
         text = subprocess.run(["readelf", "-n", path], text=True, check=True,

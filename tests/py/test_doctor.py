@@ -33,7 +33,8 @@ LIVE = {"vm": 0, "g_addr": 0x7f00bb0003f0, "main_l_addr": 0x7f00bb000380,
         "threads": 24, "objects": 1109, "threads_exact": True,
         "gc_total_bytes": 279142, "gc_threshold_bytes": 448819,
         "gc_estimate_bytes": 200000, "gc_phase": "pause", "jit": "on",
-        "traces": 6, "mcode_areas": 1, "mcode_bytes": 65536}
+        "traces": 6, "mcode_areas": 1, "mcode_bytes": 65536,
+        "checks_held": 15, "checks_unseen": 2}
 OFFSETS = {"g_cur_l": (368, "table, code"), "g_jit_l": (2**32 - 1, "table"),
            "l_env": (72, "layout"), "tr_link": (2**32 - 1, "none")}
 
@@ -209,6 +210,8 @@ class PageTest(unittest.TestCase):
                 "  symbols           155 functions exported, stripped; debug "
                 "info: none",
                 "AT WORK: VM 1, global_State 0x7f00bb0003f0",
+                "  proof             offsets hold in this VM: 15 checks "
+                "held, 2 had nothing to",
                 "  Lua threads       24 (coroutines and the main one), among "
                 "1109 objects",
                 "  GC                272.6 KiB in use, 438.3 KiB threshold, "
@@ -236,6 +239,11 @@ class PageTest(unittest.TestCase):
     def test_list_of_objects_not_followed(self):
         text = page_of(nginx(live={**LIVE, "threads_exact": False}))
         self.assertIn("Lua threads       at least 24 (", text)
+
+    def test_proof_that_failed(self):
+        text = page_of(nginx(live={**LIVE, "contradiction": "registry: no"}))
+        self.assertIn("\n  proof             failed: registry: no\n", text)
+        self.assertNotIn("offsets hold", text)
 
     def test_little_is_known_of_a_vm(self):
         text = page_of(nginx(live={

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * VMs in made-up memory, laid out by each entry of the table of offsets: found
- * by the search, and read. And the same memory damaged.
+ * VMs in made-up memory, laid out by each entry of the table of offsets. And
+ * the same memory damaged.
  */
 #include <errno.h>
 #include <stdlib.h>
 
-#include "gsearch.h"
 #include "gstate.h"
 #include "offsets.h"
 #include "lb_test.h"
@@ -174,36 +173,6 @@ static void test_read_each_build(void)
 	CHECK(n > 8);
 }
 
-/* The search finds the VM, and nothing else in that memory, in each build. */
-static void test_search_each_build(void)
-{
-	const struct lj_offsets *off;
-	const char *name;
-
-	for (size_t i = 0; !lb_offsets_entry(i, &off, &name); i++) {
-		uint64_t found[8];
-		size_t n;
-
-		make_vm(memory, off, true);
-		n = lb_gsearch_chunk(off, BASE, memory->data, MEM_SIZE, found,
-				     8);
-		CHECK_INT(n, 1);
-		CHECK_INT(found[0], memory->g_addr);
-		CHECK_INT(lb_gsearch_chunk(off, BASE, memory->data, MEM_SIZE,
-					   found, 0),
-			  0);
-		/* the word that shows it is the last one, or cut off */
-		size_t end = L_OFF + off->l_glref + 8;
-
-		CHECK_INT(lb_gsearch_chunk(off, BASE, memory->data, end, found,
-					   8),
-			  1);
-		CHECK_INT(lb_gsearch_chunk(off, BASE, memory->data, end - 1,
-					   found, 8),
-			  0);
-	}
-}
-
 static const struct lj_offsets *first_entry(void)
 {
 	const struct lj_offsets *off;
@@ -341,7 +310,6 @@ int main(void)
 {
 	static const struct lb_test_case cases[] = {
 		LB_TEST(test_read_each_build),
-		LB_TEST(test_search_each_build),
 		LB_TEST(test_read_when_it_is_no_vm),
 		LB_TEST(test_read_when_the_list_is_torn),
 		LB_TEST(test_read_when_the_list_is_a_ring),
