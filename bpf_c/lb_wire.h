@@ -259,7 +259,7 @@ enum lb_config_flag {
 
 /* What a hit at a probe point means. */
 enum lb_probe_kind {
-	LB_PROBE_NONE = 0,
+	LB_PROBE_NONE = 0, /* no probe, but shortly behind one */
 	LB_PROBE_LUA,	   /* a Lua function is entered; a jump if it waits */
 	LB_PROBE_COMPILED, /* the same, and its machine code begins */
 	LB_PROBE_LOOP,	   /* a jump that, if taken, enters a compiled loop */
@@ -329,7 +329,8 @@ enum lb_call_counter {
 	LB_CALLS_LOOPS,	   /* a compiled loop was entered; no call */
 	LB_CALLS_NO_EDGE,  /* no room for one more caller and callee */
 	LB_CALLS_TICKS,	   /* CPU samples in a process of the run */
-	LB_CALLS_IN_LUA,   /* of these: in Lua */
+	LB_CALLS_IN_PROBE, /* of these: our own cost, at a probe point */
+	LB_CALLS_IN_LUA,   /* of the others: in Lua */
 	LB_CALLS_IN_TRACE, /* of these: in machine code of a trace */
 	LB_CALLS_MAX
 };

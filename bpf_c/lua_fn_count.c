@@ -459,10 +459,22 @@ int lua_fn_count_call(struct lb_regs *ctx)
 	return 0;
 }
 
+/*
+ * Is this thread at a probe point, or shortly behind it? Time there is our own:
+ * the breakpoint, and the program. Interrupts are off on the way out of the
+ * kernel, so that a tick comes some instructions late. User space has made
+ * points of the addresses behind each.
+ */
+static __always_inline bool lb_is_in_probe(__u32 tgid, __u64 pc)
+{
+	struct lb_point_key key = { .addr = pc, .tgid = tgid };
+
+	return lb_point_of(&key);
+}
+
 /* In the VM and (64-bit references) in traces r14 tells global_State. */
-static __always_inline bool lb_tick_vm(struct lb_perf_ctx *ctx,
-				       struct lb_proc_entry *p, __u32 tid,
-				       struct lb_call_vm *vm)
+static __always_inline bool lb_tick_vm(struct lb_proc_entry *p, __u64 r14,
+				       __u32 tid, struct lb_call_vm *vm)
 {
 	struct lb_call_vm *known = lb_call_vm_of(tid);
 
@@ -470,11 +482,9 @@ static __always_inline bool lb_tick_vm(struct lb_perf_ctx *ctx,
 		*vm = *known;
 		return true;
 	}
-	if (LB_IS_KERNEL_PC(ctx->regs.ip))
-		return false;
 	for (__u32 i = 0; i < LB_VMS_MAX; i++) {
 		struct lj_offsets *lj = &p->lj[i];
-		__u64 g_addr = ctx->regs.r14 - lj->g2disp, l_addr;
+		__u64 g_addr = r14 - lj->g2disp, l_addr;
 
 		if (i >= p->n_vms)
 			break;
@@ -491,26 +501,19 @@ static __always_inline bool lb_tick_vm(struct lb_perf_ctx *ctx,
 	return false;
 }
 
-/* CPU time: is this thread in Lua, and in machine code of a trace? */
-int lua_fn_count_tick(struct lb_perf_ctx *ctx)
+/* A tick of a thread that is not in a probe. */
+static __always_inline void lb_tick_lua(struct lb_proc_entry *p, __u64 r14,
+					__u32 tid)
 {
-	__u64 pid_tgid = bpf_get_current_pid_tgid();
-	struct lb_config *config = lb_config_get();
-	struct lb_proc_entry *p = lb_proc_of(pid_tgid >> 32);
 	struct lb_call_vm vm = {};
 	__u64 cframe = 0;
 
-	if (!p || !config || config->flags & LB_CONFIG_OFF)
-		return 0;
-	if (config->flags & LB_CONFIG_TIDS && !lb_tid_wanted(pid_tgid))
-		return 0;
-	lb_call_count(LB_CALLS_TICKS);
-	if (!lb_tick_vm(ctx, p, pid_tgid, &vm))
-		return 0;
+	if (!lb_tick_vm(p, r14, tid, &vm))
+		return;
 	struct lj_offsets *lj = &p->lj[vm.vm & (LB_VMS_MAX - 1)];
 
 	if (lj->g_cur_l == LJ_OFFSETS_NONE)
-		return 0;
+		return;
 	__u64 l_addr = lb_ref_at(lj, vm.g_addr + lj->g_cur_l);
 
 	/* outside of Lua L has no C frame */
@@ -518,10 +521,36 @@ int lua_fn_count_tick(struct lb_perf_ctx *ctx)
 		bpf_probe_read_user(&cframe, 8,
 				    (void *)(l_addr + lj->l_cframe));
 	if (!(cframe & ~3ULL))
-		return 0;
+		return;
 	lb_call_count(LB_CALLS_IN_LUA);
 	if (lb_ref_at(lj, vm.g_addr + lj->g_jit_base))
 		lb_call_count(LB_CALLS_IN_TRACE);
+}
+
+/* CPU time: is this thread in Lua, and in machine code of a trace? */
+int lua_fn_count_tick(struct lb_perf_ctx *ctx)
+{
+	__u64 pid_tgid = bpf_get_current_pid_tgid();
+	struct lb_config *config = lb_config_get();
+	struct lb_proc_entry *p = lb_proc_of(pid_tgid >> 32);
+	__u64 pc = ctx->regs.ip, r14 = ctx->regs.r14;
+
+	if (!p || !config || config->flags & LB_CONFIG_OFF)
+		return 0;
+	if (config->flags & LB_CONFIG_TIDS && !lb_tid_wanted(pid_tgid))
+		return 0;
+	lb_call_count(LB_CALLS_TICKS);
+	if (LB_IS_KERNEL_PC(pc)) { /* registers saved at its entry */
+		void *task = (void *)bpf_get_current_task_btf();
+		struct lb_regs *saved = (void *)bpf_task_pt_regs(task);
+
+		bpf_probe_read_kernel(&pc, 8, &saved->ip);
+		bpf_probe_read_kernel(&r14, 8, &saved->r14);
+	}
+	if (lb_is_in_probe(pid_tgid >> 32, pc))
+		lb_call_count(LB_CALLS_IN_PROBE);
+	else
+		lb_tick_lua(p, r14, pid_tgid);
 	return 0;
 }
 

@@ -21,6 +21,7 @@
 
 #define FUNCTIONS_MAX (1U << 20) /* seen in a run */
 #define NO_INDEX      UINT32_MAX
+#define SHADOW	      24 /* bytes of code behind a probe, and at its target */
 #define MAX(a, b)     ((a) > (b) ? (a) : (b))
 
 struct function {
@@ -408,6 +409,55 @@ static uint32_t cond_of(const struct lb_object *object,
 	return LB_COND_ALWAYS;
 }
 
+/* Where the jump at a point leads to; behind it if it is none. */
+static uint64_t target_of(const struct lb_object *object, uint64_t vaddr)
+{
+	const uint8_t *code = lb_elf_vaddr_data(object->elf, vaddr, 6);
+	int32_t distance;
+
+	if (!code)
+		return vaddr;
+	if (code[0] == 0xeb || (code[0] & 0xf0) == 0x70)
+		return vaddr + 2 + (int8_t)code[1];
+	if (code[0] == 0x0f && (code[1] & 0xf0) == 0x80) {
+		memcpy(&distance, code + 2, sizeof(distance));
+		return vaddr + 6 + (int64_t)distance;
+	}
+	if (code[0] == 0xe9) {
+		memcpy(&distance, code + 1, sizeof(distance));
+		return vaddr + 5 + (int64_t)distance;
+	}
+	return vaddr;
+}
+
+/*
+ * Samples of CPU time that fall shortly behind a probe are its cost: see
+ * lb_is_in_probe(). Without room for these it shows as time in Lua.
+ */
+static void mark_shadow(const struct lb_calls *calls, uint32_t tgid,
+			uint64_t addr)
+{
+	const struct lb_point point = { .kind = LB_PROBE_NONE };
+
+	for (uint64_t i = 0; i < SHADOW; i++) {
+		struct lb_point_key key = { .addr = addr + i, .tgid = tgid };
+
+		if (bpf_map_update_elem(calls->fds.points, &key, &point,
+					BPF_NOEXIST) &&
+		    errno != EEXIST)
+			return;
+	}
+}
+
+static bool has_point(const struct lb_calls *calls,
+		      const struct lb_point_key *key)
+{
+	struct lb_point point;
+
+	return !bpf_map_lookup_elem(calls->fds.points, key, &point) &&
+	       point.kind != LB_PROBE_NONE;
+}
+
 /* Put one point into the map, and its breakpoint into the process. */
 static int attach_probe(struct lb_calls *calls,
 			const struct lb_subject *subject,
@@ -428,9 +478,10 @@ static int attach_probe(struct lb_calls *calls,
 		err = api_number(calls, probe->name, &point.number);
 	if (err)
 		return err;
-	if (bpf_map_update_elem(calls->fds.points, &key, &point, BPF_NOEXIST))
-		/* a second name of the same function */
-		return errno == EEXIST ? 0 : -errno;
+	if (has_point(calls, &key)) /* a second name of the same function */
+		return 0;
+	if (bpf_map_update_elem(calls->fds.points, &key, &point, BPF_ANY))
+		return -errno;
 	int *bigger = reallocarray(calls->probe_fds, calls->n_probe_fds + 1,
 				   sizeof(*bigger));
 
@@ -449,6 +500,11 @@ static int attach_probe(struct lb_calls *calls,
 	}
 	calls->probe_fds[calls->n_probe_fds++] = fd;
 	++*n_ret;
+	if (probe->kind != LB_PROBE_API) {
+		mark_shadow(calls, subject->pid, key.addr + 1);
+		mark_shadow(calls, subject->pid,
+			    target_of(map->object, probe->vaddr) + map->bias);
+	}
 	return 0;
 }
 
@@ -700,6 +756,7 @@ static int read_totals(struct lb_calls *calls)
 		.loops = counters[LB_CALLS_LOOPS],
 		.no_edge = counters[LB_CALLS_NO_EDGE],
 		.ticks = counters[LB_CALLS_TICKS],
+		.in_probe = counters[LB_CALLS_IN_PROBE],
 		.in_lua = counters[LB_CALLS_IN_LUA],
 		.in_trace = counters[LB_CALLS_IN_TRACE],
 	};

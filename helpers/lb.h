@@ -362,7 +362,8 @@ struct lb_call_totals {
 	uint64_t loops;	   /* entries of compiled loops; no calls, no hits */
 	uint64_t no_edge;  /* no room for one more caller and callee */
 	uint64_t ticks;	   /* samples of CPU time */
-	uint64_t in_lua;   /* of ticks */
+	uint64_t in_probe; /* of ticks: the cost of the probes */
+	uint64_t in_lua;   /* of the other ticks */
 	uint64_t in_trace; /* of in_lua */
 };
 

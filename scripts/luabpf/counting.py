@@ -11,7 +11,7 @@ from luabpf import bpf, drain, lib
 from luabpf.callreport import Table
 
 _RING_PAGES = 1024
-_TICK_HZ = 199  # samples of CPU time; prime, not in step with anything
+_TICK_HZ = 499  # samples of CPU time; prime, not in step with anything
 _DECIDE_S = 0.5
 _POINTS = 65536
 

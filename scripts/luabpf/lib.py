@@ -84,7 +84,8 @@ class _CallFds(ctypes.Structure):
 class _CallTotals(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in (
         "hits", "counted", "unwanted", "full", "unread", "again", "foreign",
-        "compiled", "loops", "no_edge", "ticks", "in_lua", "in_trace")]
+        "compiled", "loops", "no_edge", "ticks", "in_probe",
+        "in_lua", "in_trace")]
 
 
 class _CallInfo(ctypes.Structure):
@@ -164,6 +165,7 @@ class CallTotals:
     loops: int
     no_edge: int
     ticks: int
+    in_probe: int
     in_lua: int
     in_trace: int
 
