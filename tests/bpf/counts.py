@@ -121,9 +121,9 @@ class Count:
         # the line is printed right before counting begins
         time.sleep(0.3)
 
-    def end(self) -> None:
+    def end(self, interrupt: bool = True) -> None:
         """Let it end, and read its report."""
-        if self.process.poll() is None:
+        if interrupt and self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         status = self.process.wait(120)
         with open(self._out, encoding="utf-8") as file:
@@ -137,7 +137,7 @@ class Count:
         rows = {}
         for line in table.splitlines()[1:]:
             name, _, count = line.rpartition(" ")
-            rows[name.strip()] = int(count)
+            rows[name.rstrip(" >=")] = int(count)
         return rows
 
     def places(self) -> Dict[str, int]:

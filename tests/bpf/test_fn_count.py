@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """lua-fn-count: known numbers of calls, to the last one."""
+import json
+import os
+import re
+import subprocess
+import time
 import unittest
 
 import harness
-from counts import Count, Target, marked, wait_for
+from counts import TOOL, Count, Target, marked, wait_for
 from hosts import build_host
 
 CALLS = {
@@ -11,7 +16,7 @@ CALLS = {
     "recursive": 113, "tail_first": 31, "tail_last": 31, "index": 41,
     "call": 43, "add": 47, "concat": 37, "pcalled": 53, "throw_outer": 59,
     "throw_inner": 59, "body": 67, "on_match": 71, "iterate": 83,
-    "deep": 3 * 1009, "deep_vararg": 2 * 103}
+    "deep": 3 * 1009, "deep_vararg": 2 * 103, "calls": 1}
 
 
 def by_mark(script, places):
@@ -19,6 +24,35 @@ def by_mark(script, places):
     marks = marked(script)
     return {marks[place]: count for place, count in places.items()
             if place in marks}
+
+
+BUILTINS = {
+    "string.sub": 101 + 103, "string.byte": 107, "math.abs": 109 + 139 + 163,
+    "math.max": 113, "type": 127, "tostring": 131, "rawget": 137,
+    "pcall": 139 + 163, "select": 149, "string.format": 151, "os.time": 157}
+
+# luajit is one file made in one piece: some of its own calls are inlined
+API = {"lua_loadx": 79, "lua_newthread": 67 + 3 + 2, "luaL_where": 59}
+
+EDGES = {
+    ("calls", "plain"): 997, ("calls", "tail_first"): 31,
+    ("calls", "tail_last"): 31,  # the caller's frame is gone
+    ("recursive", "recursive"): 112, ("calls", "recursive"): 1,
+    ("calls", "index"): 41, ("pcall@[builtin]", "pcalled"): 53,
+    ("throw_outer", "throw_inner"): 59, ("[C]", "body"): 67,
+    ("string.gsub@[builtin]", "on_match"): 71,
+    ("deep_vararg", "deep_vararg"): 204, ("calls", "object:method"): 251}
+
+
+def run(script, *args, jit=False, **kwargs):
+    """Count a whole run of a program; the count, and what it printed."""
+    with Target(script, jit=jit, **kwargs) as target, \
+            Count("-p", str(target.pid), *args) as count:
+        count.begin()
+        target.go()
+        wait_for(lambda: "done\n" in target.text(), 120)
+        count.end()
+        return count, target.text()
 
 
 class Counts(unittest.TestCase):
@@ -31,13 +65,7 @@ class Counts(unittest.TestCase):
         reason = harness.build_skip_reason(build)
         if reason:
             self.skipTest(reason)
-        with Target("calls.lua", build=build) as target, \
-                Count("-p", str(target.pid)) as count:
-            count.begin()
-            target.go()
-            wait_for(lambda: "done\n" in target.text())
-            count.end()
-            text = target.text()
+        count, text = run("calls.lua", build=build)
         want = dict(CALLS)
         compared = int(text.partition("called compare ")[2].split()[0])
         self.assertGreater(compared, 100)
@@ -72,17 +100,126 @@ class Counts(unittest.TestCase):
 
     def test_attached_and_detached_between_calls_in_three_threads(self):
         threads = build_host("threads")
-        with Target("alternate.lua", command=[threads], ready=3) as target:
-            for _ in range(2):
-                with Count("-p", str(target.pid), "-d", "1") as count:
-                    count.begin()
-                    count.end()
-                marks = by_mark("alternate.lua", count.places())
-                self.assertEqual(len(marks), 6)
-                for i in "123":
-                    self.assertGreater(marks["a" + i], 100)
-                    self.assertLessEqual(
-                        abs(marks["a" + i] - marks["b" + i]), 1)
+        with Target("alternate.lua", command=[threads], ready=3) as target, \
+                Count("-p", str(target.pid), "-d", "1") as count:
+            count.begin()
+            count.end(False)
+        marks = by_mark("alternate.lua", count.places())
+        self.assertEqual(len(marks), 6)
+        for i in "123":
+            self.assertGreater(marks["a" + i], 100)
+            self.assertLessEqual(abs(marks["a" + i] - marks["b" + i]), 1)
+
+    def test_callers(self):
+        count, _text = run("calls.lua", "--callers")
+        marks = marked("calls.lua")
+        edges = {}
+        for row, number in count.rows().items():
+            pair = tuple(marks.get(text.rpartition("@")[2], text)
+                         for text in row.split(" -> "))
+            edges[pair] = edges.get(pair, 0) + number
+        self.assertEqual({pair: edges.get(pair) for pair in EDGES}, EDGES)
+        self.assertEqual(sum(edges.values()), count.closing()[1])
+
+    def test_builtins(self):
+        count, _text = run("builtins.lua", "--builtins")
+        rows = count.rows()
+        self.assertEqual({name: rows.get(name + "@[builtin]")
+                          for name in BUILTINS}, BUILTINS)
+        self.assertEqual(sum(rows.values()), count.closing()[1])
+
+    def test_api(self):
+        count, _text = run("calls.lua", "--api")
+        rows = count.rows()
+        self.assertEqual({name: rows.get(name) for name in API}, API)
+        self.assertEqual(sum(rows.values()), count.closing()[1])
+        self.assertNotIn("compiled code", count.stdout)
+
+    def test_interpreted_function_of_a_compiled_program(self):
+        count, text = run("compiled.lua", "interp*", jit=True)
+        self.assertIn("called interpreted 1009\n", text)
+        self.assertEqual(by_mark("compiled.lua", count.places()),
+                         {"interpreted": 1009})
+        self.assertRegex(count.stdout, r"entered \d+ times? by a call")
+
+    def test_share_of_compiled_code_is_that_of_lua_stacks(self):
+        with Target("compiled.lua", ["on"], jit=True) as target:
+            target.go()
+            wait_for(lambda: "done\n" in target.text())
+            stacks = subprocess.run(
+                [harness.TOOL, "-p", str(target.pid), "-f", "-F", "499", "4"],
+                check=True, stdout=subprocess.DEVNULL, text=True,
+                stderr=subprocess.PIPE).stderr
+            with Count("-p", str(target.pid), "-d", "5") as count:
+                count.begin()
+                count.end(False)
+        with_lua = harness.Closing.parse(stacks).with_lua
+        in_trace = int(re.search(r"(\d+) in traces", stacks).group(1))
+        found = re.search(r"\((\d+) of (\d+) samples\)", count.stdout)
+        want, got = in_trace / with_lua, int(found[1]) / int(found[2])
+        # two standard deviations of each, for so few samples
+        slack = 2 * sum(p * (1 - p) / n for p, n in (
+            (want, with_lua), (got, int(found[2])))) ** 0.5
+        self.assertGreater(with_lua, 100)
+        self.assertLess(abs(want - got), 0.03 + slack)
+        self.assertGreater(want, 0.2)
+        self.assertLess(want, 0.98)
+
+    def test_errors_through_counted_functions_change_nothing(self):
+        for jit in False, True:
+            with Target("throws.lua", jit=jit) as target:
+                target.go()
+                wait_for(lambda: "done\n" in target.text())
+                want = target.text()
+            for args in (["--builtins", "--callers"], ["--api"]):
+                count, text = run("throws.lua", *args, jit=jit)
+                self.assertEqual(text, want)
+                self.assertGreater(count.closing()[1], 3000)
+
+    def test_more_functions_than_there_is_room_for(self):
+        count, _text = run("calls.lua", "--max-functions", "8")
+        self.assertIn("lost: more than 8 different functions", count.stderr)
+        calls, counted, others, lost = count.closing()
+        self.assertGreater(lost, 0)
+        self.assertEqual(calls, counted + lost)
+        table = count.stdout.partition("\n\n")[0].splitlines()[1:]
+        self.assertTrue(table)
+        for line in table:
+            self.assertRegex(line, r">= \d+$")
+
+    def test_a_process_that_becomes_luajit(self):
+        shell = ["sh", "-c", "echo ready; read go; exec luajit \"$@\"", "sh"]
+        with Target("calls.lua", ["200003"], command=shell) as target, \
+                Count("-p", str(target.pid), "--tree", "plain") as count:
+            count.begin()
+            target.go()
+            wait_for(lambda: target.text().count("ready\n") == 2)
+            time.sleep(2)  # new processes are looked for twice a second
+            target.go()
+            wait_for(lambda: "done\n" in target.text())
+            count.end()
+        self.assertEqual(by_mark("calls.lua", count.places()),
+                         {"plain": 200003})
+
+    def test_intervals_add_up(self):
+        with Target("calls.lua", ["100003"]) as target, \
+                Count("-p", str(target.pid), "-i", "0.3", "-j",
+                      "plain") as count:
+            count.begin()
+            target.go()
+            wait_for(lambda: "done\n" in target.text())
+            count.end()
+        lines = [json.loads(line) for line in count.stdout.splitlines()]
+        self.assertGreater(len(lines), 1)
+        self.assertEqual(sum(row["count"] for line in lines
+                             for row in line["functions"]), 100003)
+
+    def test_a_process_without_luajit_is_refused(self):
+        done = subprocess.run(
+            [TOOL, "-p", str(os.getpid()), "-d", "1"], text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("no LuaJIT", done.stderr)
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ local function deep_vararg(n, ...) --: deep_vararg
   return 0
 end
 
-local function calls()
+local function calls() --: calls
   for i = 1, PLAIN do plain(i) end
   for i = 1, 499 do vararg(i, i, i) end
   for i = 1, 251 do object:method(i) end
