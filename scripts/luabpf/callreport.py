@@ -96,8 +96,8 @@ def closing_lines(totals: CallTotals, room: int) -> List[str]:
     lines = [f"{totals.hits - totals.again} calls: {totals.counted} counted, "
              f"{totals.unwanted} of other functions, {lost} lost"]
     if totals.ticks:
-        lines.append(f"the probes took {100 * totals.in_probe / totals.ticks:.0f}"
-                     " % of the CPU time")
+        percent = 100 * totals.in_probe / totals.ticks
+        lines.append(f"the probes took {percent:.0f} % of the CPU time")
     if totals.full:
         lines.append(f"{totals.full} lost: more than {room} different "
                      "functions; use a larger --max-functions or a pattern")

@@ -10,7 +10,7 @@ import time
 from typing import Dict, List, Optional
 
 import harness
-from hosts import LIB_DIR, ROOT
+from hosts import ROOT, build_host
 
 TOOL = os.path.join(ROOT, "tools", "lua-fn-count.py")
 LUA_DIR = os.path.join(ROOT, "tests", "lua")
@@ -45,15 +45,16 @@ class Target:
                  command: Optional[List[str]] = None, build: str = "luajit2",
                  jit: bool = False, ready: int = 1) -> None:
         env = dict(os.environ, LC_ALL="C")
-        luajit = shutil.which("luajit")
+        luajit = [shutil.which("luajit")]
         if build == "upstream":
-            luajit = harness.build_file(build)
-            env["LD_LIBRARY_PATH"] = os.path.join(harness.unpacked_dir(build),
-                                                  LIB_DIR.lstrip("/"))
+            luajit = [harness.build_file(build)]
+        elif build == "texlua":  # a library alone
+            luajit = [build_host("host")]
+            env["LD_LIBRARY_PATH"] = harness.library_path(build)
         mode = [] if jit else ["-joff"]
         self.out = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
-            (command or [luajit]) + mode + [script] + args, cwd=LUA_DIR,
+            (command or luajit) + mode + [script] + args, cwd=LUA_DIR,
             stdin=subprocess.PIPE, stdout=self.out, stderr=self.out, env=env)
         self.pid = self.process.pid
         try:

@@ -49,7 +49,7 @@ def build_file(build: str) -> str:
                         _UNPACKED[build][1])
 
 
-def _library_path(build: str) -> str:
+def library_path(build: str) -> str:
     """A folder where hosts find the build under the name they are linked
     with."""
     folder = os.path.join(unpacked_dir(build), LIB_DIR.lstrip("/"))
@@ -380,7 +380,7 @@ class Session:
             args = [arg.format(dir=self.dir) for arg in program.args]
             command = [build_host(program.binary), *mode, *args]
             if build in _UNPACKED:
-                env["LD_LIBRARY_PATH"] = _library_path(build)
+                env["LD_LIBRARY_PATH"] = library_path(build)
             if program.flavor.name not in (graphs.MUSL_NATIVE.name,
                                            graphs.NESTED.name):
                 command.append(program.lua)

@@ -84,6 +84,9 @@ class Counts(unittest.TestCase):
     def test_each_kind_of_function_upstream(self):
         self.check_calls("upstream")
 
+    def test_each_kind_of_function_with_32_bit_references(self):
+        self.check_calls("texlua")
+
     def test_two_million_calls_of_wanted_functions_alone(self):
         with Target("calls.lua", ["2000003"]) as target, \
                 Count("-p", str(target.pid), "pl*n", "calls.lua:10") as count:
