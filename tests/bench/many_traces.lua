@@ -4,7 +4,7 @@
 local wanted = tonumber(arg[1])
 
 jit.opt.start("maxtrace=60000", "hotloop=3", "maxmcode=200000",
-              "sizemcode=64")
+              "sizemcode=512")
 
 local source = [[
 local function inner(x) return x * 16807 % 2147483647 end

@@ -140,6 +140,28 @@ class TracesTest(unittest.TestCase):
             lines = [n for n in lines if n]  # not the main chunk
             self.assertIn(lines, ([], [9], [9, 5], [9, 5, 1]), stack)
 
+    def states(self, name):
+        with harness.Session() as session:
+            run = session.start(graphs.by_name(name))
+            session.sample([run], SECONDS / 2, ("--vmstate",))
+        leaves = [s.split(";") for s in run.stacks]
+        return run, {f for frames in leaves for f in frames
+                     if re.fullmatch(r"\[(gc|jit:\w+)\]", f)}
+
+    def test_vmstate(self):
+        """What the VM does, where a stripped library has no symbols."""
+        reason = harness.build_skip_reason("luajit2")
+        if reason:
+            self.skipTest(reason)
+        run, states = self.states("compiler")
+        self.assertLessEqual({"[jit:record]", "[jit:asm]"}, states)
+        for stack in run.stacks:  # the last frame of user space
+            frames = [f for f in stack.split(";") if not f.endswith("_[k]")]
+            for frame in frames[:-1]:
+                self.assertNotIn(frame, states, stack)
+        _, states = self.states("gc")
+        self.assertIn("[gc]", states)
+
     def test_shares_luajit2(self):
         self.judge("luajit2")
 
