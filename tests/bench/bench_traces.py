@@ -13,7 +13,7 @@ import samplers
 ABOUT = """
 A process runs 8, 1,000 or 8,000 loops in turn, each a trace with a call that
 is inlined. Each line is a process of its own that samples it at 999 Hz, with
-and without copying of traces (samples of what is inlined are then all gone).
+and without copying of traces (then all samples in traces are coarse).
 CPU MS is user and system time from the first sample to the report, LARGEST
 POLL MS how long it was busy at once, PEAK MB its largest resident set, SAMPLE
 US the time of one sample in the kernel.
