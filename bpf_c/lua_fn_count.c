@@ -14,6 +14,11 @@
 #include "lb_wire.h"
 #include "lb_state.h"
 #include "lb_bpf.h"
+#ifdef LB_FN_STACKS
+#include "lb_walk.h"
+#endif
+
+#include "lb_process.h"
 
 #ifndef LB_CALLS
 #error "LB_CALLS: functions, and pairs of them, that are counted"
@@ -330,24 +335,46 @@ static __always_inline void lb_call_edge(struct lb_call *c, __s64 by)
 		lb_call_count(LB_CALLS_NO_EDGE);
 }
 
-/* The function is known: count its call, or do not. */
-static __always_inline void lb_call_done(struct lb_call *c, __u32 flags)
+#ifdef LB_FN_STACKS
+/* The stack of this call, counted by itself. Does not return if all is well. */
+static __always_inline void lb_call_walk(struct lb_regs *regs, __u32 tgid,
+					 __u32 tid, __u32 flags)
+{
+	struct lb_state *s = lb_state_get();
+	struct lb_proc_entry *p = lb_proc_of(tgid);
+
+	if (!s || !p) {
+		lb_count(LB_CNT_LOST_STATE);
+		return;
+	}
+	s->tgid = tgid;
+	s->tid = tid;
+	s->flags = flags;
+	lb_walk_reset(s);
+	lb_user_regs(s, regs);
+	lb_walk_start(regs, s, p);
+}
+#endif
+
+/* The function is known: count its call, or do not. Return: 1 if it counts. */
+static __always_inline int lb_call_done(struct lb_call *c, __u32 flags)
 {
 	__u32 state = lb_call_state_of(&c->key);
 
 	if (state == LB_CALL_UNWANTED) {
 		lb_call_count(LB_CALLS_UNWANTED);
-		return;
+		return 0;
 	}
 	if (!state)
 		lb_call_first(c, &c->key);
 	if (lb_call_add(&c->key)) {
 		lb_call_count(LB_CALLS_FULL);
-		return;
+		return 0;
 	}
 	lb_call_count(LB_CALLS_COUNTED);
 	if (flags & LB_CONFIG_CALLERS)
 		lb_call_edge(c, 1);
+	return 1;
 }
 
 /* Before a fast function is entered again for the same call. */
@@ -419,7 +446,11 @@ static __always_inline void lb_call_hit(struct lb_regs *regs, __u32 tgid,
 	}
 	if (point->kind == LB_PROBE_COMPILED)
 		lb_call_count(LB_CALLS_COMPILED);
-	lb_call_done(&c, flags);
+	int is_counted = lb_call_done(&c, flags);
+#ifdef LB_FN_STACKS
+	if (is_counted)
+		lb_call_walk(regs, tgid, tid, flags);
+#endif
 }
 
 /* A probe point was reached. */
@@ -551,18 +582,5 @@ int lua_fn_count_tick(struct lb_perf_ctx *ctx)
 		lb_call_count(LB_CALLS_IN_PROBE);
 	else
 		lb_tick_lua(p, r14, pid_tgid);
-	return 0;
-}
-
-/* sched_process_exec: what was known of the process is void. */
-int lua_fn_count_exec(void *ctx)
-{
-	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	struct lb_proc_rec rec = { .type = LB_REC_PROC_EXEC, .tgid = tgid };
-
-	if (!lb_proc_of(tgid))
-		return 0;
-	lb_proc_forget(tgid);
-	lb_ring_wake(&rec, sizeof(rec));
 	return 0;
 }

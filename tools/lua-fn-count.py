@@ -24,7 +24,7 @@ for _folder in (_HERE.parent / "scripts",
         break
 
 from luabpf import (__version__, bpf, callreport, cli,  # noqa: E402
-                    counting, drain, lib, targets)
+                    counting, drain, lib, report, targets)
 
 EXAMPLES = """examples:
   lua-fn-count -p 185 -d 10              # all Lua functions, ten seconds
@@ -32,6 +32,7 @@ EXAMPLES = """examples:
   lua-fn-count -p 185 -i 1 'redis*'      # by name, a table each second
   lua-fn-count -p 185 -d 10 -t 20        # the 20 most called
   lua-fn-count -p 185 -d 10 --callers 'decode*'   # and who calls them
+  lua-fn-count -p 185 -d 10 -s -f decode > out    # folded stacks of calls
   lua-fn-count -p 185 -d 10 --builtins 'string.*'   # fast functions, too
   lua-fn-count -p 185 -d 10 --api 'lua_*'    # entry points of the C API
   lua-fn-count -p 185 -d 10 -r '^(get|set)_'   # by regular expression
@@ -69,6 +70,10 @@ def parse_args(argv: List[str]) -> argparse.Namespace:
                       help="count functions of the C API instead")
     add("--callers", action="store_true",
         help="count by caller and callee")
+    add("-s", "--stacks", action="store_true",
+        help="count by stack of the call: native and Lua frames")
+    add("-f", "--folded", action="store_true",
+        help="with -s: one line a stack, for flamegraph.pl")
     add("--tree", action="store_true",
         help="with -p: descendants too, also those that are forked later")
     add("--wait", action="store_true",
@@ -89,6 +94,11 @@ def parse_args(argv: List[str]) -> argparse.Namespace:
         parser.error("-p and -L exclude each other")
     if args.callers and args.api:
         parser.error("--callers does not go with --api")
+    if args.stacks and (args.callers or args.api or args.builtins or
+                        args.interval or args.json):
+        parser.error("-s goes without --callers, --api, --builtins, -i and -j")
+    if args.folded and not args.stacks:
+        parser.error("-f goes with -s")
     try:
         args.pattern = counting.Pattern(args.pattern or ["*"], args.regexp)
     except re.error as error:
@@ -109,13 +119,26 @@ def print_table(table: callreport.Table, args: argparse.Namespace) -> None:
     print(flush=True)
 
 
+def print_stacks(session: lib.Session, counts: counting.Counting,
+                 args: argparse.Namespace) -> None:
+    """Stacks of calls, the most frequent last."""
+    stacks = counts.stacks(not args.folded)
+    if args.folded:
+        report.write_folded(stacks, sys.stdout)
+    else:
+        report.write_stacks(stacks, sys.stdout)
+    sys.stdout.flush()
+    for line in report.closing_lines(session.totals()):
+        cli.message("stacks: " + line)
+
+
 def count(session: lib.Session, wanted: targets.Targets,
           args: argparse.Namespace, ending: drain.Ending) -> None:
     """Compile, attach, count until the end, print tables."""
     what = lib.CALLS_OF_API if args.api else lib.CALLS_OF_LUA | (
         lib.CALLS_OF_BUILTINS if args.builtins else 0)
     options = counting.Options(what, args.pattern, args.callers,
-                               args.max_functions, bool(args.tid))
+                               args.stacks, args.max_functions, bool(args.tid))
     room = drain.table_room(session.needs(), wanted.is_open)
     with cli.Progress() as progress:
         progress.show("compiling...")
@@ -144,7 +167,9 @@ def count(session: lib.Session, wanted: targets.Targets,
                       until_gone=not wanted.is_open, tick=tick)
             counts.end()
             table = counts.table()
-            if not args.interval or table.counts:
+            if args.stacks:
+                print_stacks(session, counts, args)
+            elif not args.interval or table.counts:
                 print_table(table, args)
             for line in callreport.closing_lines(table.totals,
                                                  args.max_functions):

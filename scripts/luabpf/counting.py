@@ -5,12 +5,11 @@ import re
 import time
 from collections import Counter
 from dataclasses import dataclass
-from typing import List, Optional, Sequence
+from typing import List, Optional, Sequence, Tuple
 
 from luabpf import bpf, drain, lib
 from luabpf.callreport import Table
 
-_RING_PAGES = 1024
 _TICK_HZ = 499  # samples of CPU time; prime, not in step with anything
 _DECIDE_S = 0.5
 _POINTS = 65536
@@ -69,6 +68,7 @@ class Options:
     what: int  # lib.CALLS_OF_*
     pattern: Pattern
     callers: bool
+    stacks: bool
     room: int  # functions, and pairs of them
     tids: bool
 
@@ -79,13 +79,17 @@ class Counting:
     def __init__(self, session: lib.Session, program: bpf.Program,
                  options: Options, room: lib.Needs) -> None:
         self._session, self._options = session, options
-        program.load("uprobe", ["lua_fn_count_call"])
         program.load("perf_event", ["lua_fn_count_tick"])
-        program.load("raw_tracepoint", ["lua_fn_count_exec"])
-        flags = lib.CONFIG_OFF
+        flags = lib.CONFIG_OFF | lib.CONFIG_USER
         if options.callers:
             flags |= lib.CONFIG_CALLERS
-        drain.start(session, program, {}, room, flags)
+        if options.stacks:
+            drain.connect(session, program, "uprobe", ["lua_fn_count_call"],
+                          room, flags)
+        else:
+            program.load("uprobe", ["lua_fn_count_call"])
+            program.load("raw_tracepoint", ["lb_exec"])
+            drain.start(session, program, {}, room, flags)
         fds = {name: program.map_fd(table) for name, table in _PROBES.items()}
         fds["program"] = program.fd("lua_fn_count_call")
         self._calls = lib.Calls(session, fds, options.what)
@@ -102,7 +106,7 @@ class Counting:
     def attach(self) -> int:
         """Put the probes in place; how many. Nothing is counted yet."""
         count = self._calls.attach()
-        self._program.attach_exec("lua_fn_count_exec")
+        self._program.attach_exec("lb_exec")
         self._program.attach_timer("lua_fn_count_tick", _TICK_HZ, 0, None)
         return count
 
@@ -160,11 +164,18 @@ class Counting:
         self._before = totals
         return table
 
+    def stacks(self, per_pid: bool) -> List[Tuple[str, int, int]]:
+        """Each different stack of a wanted call: text, calls, PID or 0."""
+        self._session.stop()
+        flags = lib.FOLD_PER_PID if per_pid else 0
+        return [(text, count, pid)
+                for text, count, pid in self._session.folded(flags)
+                if self._options.pattern.matches(text.rpartition(";")[2])]
+
 
 def load(options: Options, room: lib.Needs) -> bpf.Program:
     """Compile the program. Raises Fail."""
+    more = {"LB_FN_STACKS": 1} if options.stacks else {}
     return bpf.Program("lua_fn_count", {
-        "LB_ROWS": room.rows, "LB_BLOCKS": room.blocks,
-        "LB_RULES": room.rules, "LB_PROCS": room.procs, "LB_STACKS": 64,
-        "LB_RING_PAGES": _RING_PAGES, "LB_CALLS": options.room,
-        "LB_POINTS": _POINTS})
+        **drain.defines(room, options.room), **more,
+        "LB_CALLS": options.room, "LB_POINTS": _POINTS})

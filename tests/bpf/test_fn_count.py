@@ -124,6 +124,22 @@ class Counts(unittest.TestCase):
         self.assertEqual({pair: edges.get(pair) for pair in EDGES}, EDGES)
         self.assertEqual(sum(edges.values()), count.closing()[1])
 
+    def test_stacks(self):
+        count, _text = run("calls.lua", "-s", "-f")
+        marks, leaves, edges = marked("calls.lua"), {}, {}
+        for line in count.stdout.splitlines():
+            stack, _, number = line.rpartition(" ")
+            names = [marks.get(frame.rpartition("@")[2])
+                     for frame in stack.split(";")]
+            leaves[names[-1]] = leaves.get(names[-1], 0) + int(number)
+            edge = names[-2], names[-1]
+            edges[edge] = edges.get(edge, 0) + int(number)
+        want = dict(CALLS, compare=leaves["compare"])
+        self.assertEqual({name: leaves.get(name) for name in want}, want)
+        self.assertEqual(edges["calls", "plain"], 997)
+        self.assertEqual(edges["throw_outer", "throw_inner"], 59)
+        self.assertEqual(sum(leaves.values()), count.closing()[1])
+
     def test_builtins(self):
         count, _text = run("builtins.lua", "--builtins")
         rows = count.rows()
