@@ -27,6 +27,7 @@ class Flavor:
     root: str     # edges from the root to the main chunk
     clock: str    # what the script's clock() is
     builds: Tuple[str, ...] = ("luajit2", "upstream", "texlua")
+    truth: str = "./truth.lua"  # its chunk
 
 
 # In these builds lua_call and lua_resume enter the VM by a jump: they are no
@@ -47,7 +48,20 @@ ROOT > ^_start
 ~pmain > ~docall
 ~docall > ^lua_pcall#root
 ^lua_pcall#root > main
-""", "$os.clock")
+""", "$os.clock", ("luajit2", "upstream", "texlua", "tarantool"))
+
+# Static and not stripped. A script runs in a fiber, which has a stack of its
+# own.
+TARANTOOL = Flavor("tarantool", "", """
+ROOT > ^coro_init
+^coro_init > ^fiber_loop
+^fiber_loop > ~fiber_invoke
+~fiber_invoke > ^run_script_f
+^run_script_f > ^lua_main
+^lua_main > ^luaT_call
+^luaT_call > ^lua_pcall#root
+^lua_pcall#root > main
+""", "$os.clock", truth=os.path.join(LUA_DIR, "truth.lua"))
 
 HOST_ROOT = """
 ROOT > ^_start
@@ -130,6 +144,8 @@ class Program:
 
     def of_build(self, build: str) -> "Program":
         """This program as it is run on a build: TeX's has no command."""
+        if build == "tarantool":
+            return dataclasses.replace(self, flavor=TARANTOOL)
         if build != "texlua":
             return self
         flavor = HOST if self.flavor is CLI else self.flavor
@@ -146,7 +162,7 @@ class Program:
         if self.flavor is MUSL_NATIVE:
             return texts
         for script in ("truth.lua",) + self.more + (self.lua,):
-            chunk = "./truth.lua" if script == "truth.lua" else script
+            chunk = self.flavor.truth if script == "truth.lua" else script
             path = os.path.join(LUA_DIR, script)
             texts.update(script_functions(path, chunk))
         texts.update(self.texts)
@@ -208,6 +224,9 @@ def common_classes(flavor: Flavor, names: Names) -> Dict[str, FrameClass]:
             r"__libc_start_call_main|\[libc\.so\.6\+0x[0-9a-f]+\]",
             "a local function of libc: named only with its debug symbols",
             ("__libc_start_call_main", "[libc.so.6+0x271c0]")),
+        "~fiber_invoke": FrameClass(
+            r"fiber_cxx_invoke\(.*\)", "C++, with its arguments",
+            ("fiber_cxx_invoke(int (*)(__va_list_tag*), __va_list_tag*)",)),
         "~pmain": lj("pmain of the luajit command, stripped"),
         "~docall": lj("docall of the luajit command, stripped"),
         "~musl_start": FrameClass(

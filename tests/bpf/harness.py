@@ -27,14 +27,16 @@ from typing import Callable, Counter, Dict, List, Optional, Tuple
 
 import graphs
 import stackgraph
-from hosts import LIB_DIR, OUTPUT, ROOT, build_host, native_names
+from hosts import (LIB_DIR, OUTPUT, ROOT, build_host, native_names,
+                   static_names)
 
 TOOL = os.path.join(ROOT, "tools", "lua-stacks.py")
-BUILDS = ("luajit2", "upstream", "texlua")
+BUILDS = ("luajit2", "upstream", "texlua", "tarantool")
 # Folder of the unpacked package, and the name that hosts are linked with.
 _UNPACKED = {
     "upstream": ("upstream", "libluajit-5.1.so.2"),
-    "texlua": ("texlua", graphs.TEXLUA_FILE)}
+    "texlua": ("texlua", graphs.TEXLUA_FILE),
+    "tarantool": ("tarantool", "")}
 
 
 def unpacked_dir(build: str) -> str:
@@ -43,8 +45,9 @@ def unpacked_dir(build: str) -> str:
 
 def build_file(build: str) -> str:
     """The LuaJIT of an unpacked package."""
-    if build == "upstream":
-        return os.path.join(unpacked_dir(build), "usr/bin/luajit")
+    if build in ("upstream", "tarantool"):
+        return os.path.join(unpacked_dir(build), "usr/bin",
+                            "luajit" if build == "upstream" else build)
     return os.path.join(unpacked_dir(build), LIB_DIR.lstrip("/"),
                         _UNPACKED[build][1])
 
@@ -255,7 +258,10 @@ class Run:
 
     @functools.lru_cache(maxsize=None)
     def graph(self) -> stackgraph.Graph:
-        return self.program.graph(self.jit, native_names(self.program.binary))
+        names = static_names(build_file(self.build)) \
+            if self.build == "tarantool" else \
+            native_names(self.program.binary)
+        return self.program.graph(self.jit, names)
 
     def incomplete(self) -> Counter[str]:
         """Stacks that did not reach the root, or broke on the way."""
@@ -386,8 +392,10 @@ class Session:
                 command.append(program.lua)
         else:
             luajit = shutil.which("luajit")
-            if build == "upstream":
+            if build in _UNPACKED:
                 luajit = build_file(build)
+            if build == "tarantool" and not jit:
+                mode = ["-e", "jit.off()"]
             command = [luajit, *mode, program.lua]
         stdout = os.path.join(self.dir, "%d.out" % len(self.runs))
         with open(stdout, "wb") as file:

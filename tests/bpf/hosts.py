@@ -109,6 +109,12 @@ VDSO = {prefix + name for prefix in ("", "__vdso_", "__") for name in (
     "clock_gettime", "gettimeofday", "time", "getcpu", "clock_getres")}
 
 
+def static_names(path: str) -> graphs.Names:
+    """The same in a program that has LuaJIT and its symbols in itself."""
+    libc = native_names("").libc
+    return graphs.Names(libc, symbols(path))
+
+
 @functools.lru_cache(maxsize=None)
 def native_names(binary: str) -> graphs.Names:
     """Names that native frames outside the host may have."""
