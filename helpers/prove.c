@@ -71,36 +71,15 @@ static int look(struct lb_subject *subject, struct lb_object *object,
 	return err;
 }
 
-/* Without 64-bit references the registers do not show G in each state. */
-static void add_hint(struct lb_subject *subject, const struct lb_object *object,
-		     uint64_t g_addr)
-{
-	struct lb_proc_entry *entry = &subject->entry;
-	uint8_t vm = 0;
-
-	if (object->source.offsets.gc64)
-		return;
-	while (vm < entry->n_vms && subject->vms[vm] != object)
-		vm++;
-	for (size_t i = 0; i < LB_G_HINTS; i++) {
-		if (entry->hints[i] == g_addr)
-			return;
-		if (entry->hints[i])
-			continue;
-		entry->hints[i] = g_addr;
-		entry->hints_vm[i] = vm;
-		return;
-	}
-}
-
 /*
  * One VM that holds is enough: the others have the same code. One that is being
  * made or closed may fail beside it.
  */
-static int look_at(struct lb_subject *subject, struct lb_object *object,
+static int look_at(struct lb_subject *subject, unsigned int vm,
 		   struct lb_subject_proof *known, const uint64_t *g_addrs,
-		   size_t n)
+		   size_t n, bool *hinted)
 {
+	struct lb_object *object = subject->vms[vm];
 	struct lb_proof proof, failed = { .g_addr = 0 };
 	bool has_failed = false;
 
@@ -114,7 +93,7 @@ static int look_at(struct lb_subject *subject, struct lb_object *object,
 			failed = proof;
 		} else if (!err) {
 			known->held = true;
-			add_hint(subject, object, g_addrs[i]);
+			*hinted |= lb_subject_hint(subject, vm, g_addrs[i]);
 			if (!has_open(object) && object->source.offsets.gc64)
 				break;
 		}
@@ -174,9 +153,11 @@ int lb_prove_all(struct lb_subject *subject)
 		    lb_vms_find(subject->proc, vm_addr, object->luajit.vm_size,
 				&object->source.offsets, &vms))
 			continue;
-		if (look_at(subject, object, known, vms.g_addrs, vms.n))
+		bool hinted = false;
+
+		if (look_at(subject, i, known, vms.g_addrs, vms.n, &hinted))
 			return -EBADMSG;
-		changed |= put(subject, i);
+		changed |= put(subject, i) | hinted;
 	}
 	return changed;
 }
@@ -193,9 +174,11 @@ int lb_prove_at(struct lb_subject *subject, unsigned int vm, uint64_t g_addr)
 	/* the first VM that is met at once, whatever was looked at before */
 	if (!known || (known->held && !is_due(known, object)))
 		return 0;
-	if (look_at(subject, object, known, &g_addr, 1))
+	bool hinted = false;
+
+	if (look_at(subject, vm, known, &g_addr, 1, &hinted))
 		return -EBADMSG;
-	return put(subject, vm);
+	return put(subject, vm) | hinted;
 }
 
 bool lb_prove_is_open(const struct lb_subject *subject, unsigned int vm)

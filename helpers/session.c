@@ -514,6 +514,13 @@ static void lose_subject(struct lb_subject *subject)
 	lb_proc_gone(subject->proc);
 }
 
+static void say_mapped(struct lb_session *session,
+		       const struct lb_subject *subject)
+{
+	say(session, LB_LOG_DEBUG, "PID %d: %u executable mappings",
+	    subject->pid, subject->entry.n_mappings);
+}
+
 /* A process used CPU that is not in the table. */
 static void process_new(struct lb_session *session, uint32_t tgid)
 {
@@ -533,6 +540,7 @@ static void process_new(struct lb_session *session, uint32_t tgid)
 		return;
 	}
 	subject->young_until_ns = now_ns() + YOUNG_NS;
+	say_mapped(session, subject);
 	session->not_ready += lb_drain_take_unknown(session->drain, tgid);
 }
 
@@ -543,10 +551,12 @@ static void process_exec(struct lb_session *session, uint32_t tgid)
 
 	if (old) {
 		lose_subject(old);
-		if (add_subject(session, tgid, false, &subject))
+		if (add_subject(session, tgid, false, &subject)) {
 			say(session, LB_LOG_WARN, "%s", session->error);
-		else
-			subject->young_until_ns = now_ns() + YOUNG_NS;
+			return;
+		}
+		subject->young_until_ns = now_ns() + YOUNG_NS;
+		say_mapped(session, subject);
 	} else {
 		process_new(session, tgid);
 	}
@@ -578,6 +588,7 @@ static void refresh(struct lb_session *session, struct lb_subject *subject)
 			refute(session, subject);
 		else
 			put_subject(session, subject);
+		say_mapped(session, subject);
 	}
 }
 
@@ -718,19 +729,9 @@ int lb_session_add_proto(struct lb_session *session,
 static void hint_vm(struct lb_session *session, struct lb_subject *subject,
 		    const struct lb_stack_rec *rec)
 {
-	struct lb_proc_entry *entry = &subject->entry;
-	size_t i = 0;
-
-	if (!rec->g_addr || rec->vm >= entry->n_vms || entry->lj[rec->vm].gc64)
-		return;
-	while (i < LB_G_HINTS && entry->hints[i] &&
-	       entry->hints[i] != rec->g_addr)
-		i++;
-	if (i == LB_G_HINTS || entry->hints[i])
-		return;
-	entry->hints[i] = rec->g_addr;
-	entry->hints_vm[i] = rec->vm;
-	put_subject(session, subject);
+	if (rec->g_addr && rec->vm < subject->entry.n_vms &&
+	    lb_subject_hint(subject, rec->vm, rec->g_addr))
+		put_subject(session, subject);
 }
 
 /* Before the first sample of a VM is believed. */

@@ -103,6 +103,39 @@ static void add_entry(struct lb_subject *subject,
 	to->has_rows = 1;
 }
 
+static void put_hints(struct lb_subject *subject)
+{
+	struct lb_proc_entry *entry = &subject->entry;
+	size_t n = 0;
+
+	for (size_t i = 0; i < subject->n_hints; i++) {
+		for (unsigned int vm = 0; vm < entry->n_vms; vm++) {
+			if (subject->vms[vm] != subject->hints[i].object)
+				continue;
+			entry->hints[n] = subject->hints[i].g_addr;
+			entry->hints_vm[n++] = (__u8)vm;
+		}
+	}
+}
+
+bool lb_subject_hint(struct lb_subject *subject, unsigned int vm,
+		     uint64_t g_addr)
+{
+	size_t i = 0;
+
+	if (subject->entry.lj[vm].gc64)
+		return false;
+	while (i < subject->n_hints && subject->hints[i].g_addr != g_addr)
+		i++;
+	if (i < subject->n_hints || i == LB_G_HINTS)
+		return false;
+	subject->hints[i].object = subject->vms[vm];
+	subject->hints[i].g_addr = g_addr;
+	subject->n_hints++;
+	put_hints(subject);
+	return true;
+}
+
 static int build(struct lb_subject *subject, struct lb_objects *objects)
 {
 	const struct lb_proc_map *maps;
@@ -124,6 +157,7 @@ static int build(struct lb_subject *subject, struct lb_objects *objects)
 			add_map(subject, objects, &maps[i]);
 	for (size_t i = 0; i < subject->n_maps; i++)
 		add_entry(subject, &subject->maps[i]);
+	put_hints(subject);
 	return 0;
 }
 

@@ -40,6 +40,12 @@ struct lb_subject {
 	uint32_t n_dropped;		   /* mappings over LB_MAPPINGS_MAX */
 	struct lb_object *vms[LB_VMS_MAX]; /* in the order of entry.lj */
 	struct lb_subject_proof proofs[LB_VMS_MAX];
+	/* VMs with 32-bit references, for entry.hints */
+	struct {
+		const struct lb_object *object;
+		uint64_t g_addr;
+	} hints[LB_G_HINTS];
+	size_t n_hints;
 	/* a VM that was taken turned out to have other offsets: of what was
 	 * sampled, Lua frames are not true */
 	bool refuted;
@@ -109,5 +115,13 @@ int lb_subject_set_proto(struct lb_subject *subject, uint64_t addr,
 			 uint32_t id);
 /** Its id, 0 if no record came for it. */
 uint32_t lb_subject_proto(const struct lb_subject *subject, uint64_t addr);
+
+/**
+ * lb_subject_hint() - tell BPF of a VM that registers do not show in traces
+ * @vm: index in entry.lj
+ * Return: is the entry another one now?
+ */
+bool lb_subject_hint(struct lb_subject *subject, unsigned int vm,
+		     uint64_t g_addr);
 
 #endif
