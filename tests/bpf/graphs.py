@@ -253,7 +253,7 @@ def common_classes(flavor: Flavor, names: Names) -> Dict[str, FrameClass]:
             "methods of files lie in a metatable of the registry",
             ("builtin#120@[builtin]",), inlined=True),
         "~iter": FrameClass(
-            r"(ipairs_aux|builtin#\d+)@\[builtin\]",
+            r"(ipairs_aux|ipairs_gen|builtin#\d+)@\[builtin\]",
             "the iterator of ipairs is in no table",
             ("builtin#8@[builtin]",), inlined=True),
         "~ffi_c": lj("lj_ccall_func and lj_vm_ffi_call between the fast "
