@@ -363,7 +363,6 @@ struct lb_config {
 /* What BPF knows of one VM of a process. */
 struct lb_gc_vm {
 	__u64 text_lo, text_hi; /* addresses of the file's code */
-	__u64 vm_lo, vm_hi;	/* and of the VM in it */
 	__u32 ref_size;		/* bytes of a reference: 8 or 4 */
 	__u32 g2disp;
 	__u32 l_glref;
@@ -373,7 +372,7 @@ struct lb_gc_vm {
 	__u32 g_gc_total;
 	__u32 vm_gc; /* vmstate of the collector */
 };
-_Static_assert(sizeof(struct lb_gc_vm) == 64, "lb_gc_vm");
+_Static_assert(sizeof(struct lb_gc_vm) == 48, "lb_gc_vm");
 
 /* Key: tgid. */
 struct lb_gc_proc {
@@ -381,7 +380,7 @@ struct lb_gc_proc {
 	__u32 pad;
 	struct lb_gc_vm vms[LB_VMS_MAX];
 };
-_Static_assert(sizeof(struct lb_gc_proc) == 264, "lb_gc_proc");
+_Static_assert(sizeof(struct lb_gc_proc) == 200, "lb_gc_proc");
 
 /* What a pause began with. */
 enum lb_gc_entry {

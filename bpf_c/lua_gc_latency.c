@@ -712,22 +712,21 @@ static __always_inline void gc_learn(struct lb_gc_proc *p, __u32 tgid,
 	gc_tids.update(&tid, &fresh);
 }
 
-/* r14 leads to the VM while its code or machine code of a trace runs. */
+/*
+ * r14 leads to the VM while its code or machine code of a trace runs, and still
+ * does in C functions that have not saved it.
+ */
 static __always_inline void gc_learn_from(struct lb_perf_ctx *ctx,
 					  struct lb_gc_proc *p, __u32 tgid,
 					  __u32 tid)
 {
-	__u64 ip = ctx->regs.ip, r14 = ctx->regs.r14;
-	bool in_text = gc_vm_at(p, ip) < LB_VMS_MAX;
+	__u64 r14 = ctx->regs.r14;
 
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < LB_VMS_MAX; i++) {
 		if (i >= p->n_vms)
 			break;
 		struct lb_gc_vm *vm = &p->vms[i];
-
-		if (in_text && (ip < vm->vm_lo || ip >= vm->vm_hi))
-			continue;
 		__u64 dispatch = vm->ref_size == 8 ? r14 : (__u32)r14;
 
 		if (dispatch > vm->g2disp)

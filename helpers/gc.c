@@ -260,13 +260,11 @@ static void find_text(const struct lb_proc_map *maps, size_t n,
 	}
 }
 
-static struct lb_gc_vm describe(const struct lb_gc_file *file, uint64_t bias)
+static struct lb_gc_vm describe(const struct lb_gc_file *file)
 {
 	const struct lj_offsets *offsets = &file->offsets;
 
 	return (struct lb_gc_vm){
-		.vm_lo = bias + file->luajit.vm_vaddr,
-		.vm_hi = bias + file->luajit.vm_vaddr + file->luajit.vm_size,
 		.ref_size = offsets->gc64 ? 8 : 4,
 		.g2disp = offsets->g2disp,
 		.l_glref = offsets->l_glref,
@@ -312,7 +310,7 @@ static int add_map(struct lb_gc *gc, struct gc_proc *proc,
 		return fail(gc, -EOPNOTSUPP,
 			    "PID %d: more than %d LuaJIT files in it",
 			    lb_proc_pid(proc->proc), LB_VMS_MAX);
-	entry->vms[entry->n_vms] = describe(file, bias);
+	entry->vms[entry->n_vms] = describe(file);
 	find_text(maps, n, map, &entry->vms[entry->n_vms]);
 	proc->files[entry->n_vms] = file;
 	proc->file_fds[entry->n_vms++] = fd;

@@ -142,6 +142,7 @@ class Run:
                 self.take_events()
             if now - ticked >= _TICK_S:
                 ticked = now
+                self.meter.warn_once()
                 if self.targets.add_tree():
                     self.meter.follow()
                 if not self.targets.is_open() and not self.collector.alive():

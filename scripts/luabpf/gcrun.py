@@ -11,6 +11,7 @@ _PROCS = 1024
 _KEYS = 4096
 _RING_PAGES = 1024
 _STACKS = 65536
+_MANY = 2000  # pauses a second
 _DEPTH_MAX = 64  # generations of --tree
 
 
@@ -164,10 +165,11 @@ class Meter:
         self._flags = flags
         self._epoch = 0
         self._has_events = False
+        self._is_warned = False
         self._counts = gcstat.Counts()
         self._samples: Dict[bytes, gcstat.Samples] = {}
         self._programs: List[int] = []
-        self._begin = time.monotonic()
+        self._begin = self._start = time.monotonic()
         self._session = session
         self._room = lib.Needs(0, 0, 0, 0, 0)
         stacks: Dict[str, int] = {}
@@ -206,7 +208,7 @@ class Meter:
             program.load("uprobe", gcstat.PROGRAMS)
         self._programs = [program.fd(name) for name in gcstat.PROGRAMS]
         self.follow()
-        self._begin = time.monotonic()
+        self._begin = self._start = time.monotonic()
         self._configure()
 
     def attach_samples(self, rate: int) -> None:
@@ -266,6 +268,17 @@ class Meter:
         epoch, seconds = self._next_interval()
         return self._counts.take(self._program.map_items("gc_vals"), epoch,
                                  seconds)
+
+    def warn_once(self) -> None:
+        """Say so if the probes may slow the target down a lot."""
+        if self._is_warned or not self._programs:
+            return
+        self._is_warned = True
+        rate = gcstat.count(self._program.map_items("gc_vals")) / max(
+            time.monotonic() - self._start, 1e-3)
+        if rate > _MANY:
+            cli.message(f"{rate:.0f} pauses a second: the probes cost the "
+                        "target some 15 to 60 us for each; --sample does not")
 
     def samples(self) -> gcstat.Samples:
         """Samples since the last call."""

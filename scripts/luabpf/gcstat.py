@@ -158,6 +158,12 @@ class Counts:
         return interval
 
 
+def count(items: Iterable[Tuple[bytes, bytes]]) -> int:
+    """All pauses in the map gc_vals."""
+    return sum(_VAL.unpack(raw)[0] for key, raw in items
+               if _key(key).phase == ALL_PHASES)
+
+
 def _difference(now: Tuple[int, ...], before: Tuple[int, ...],
                 epoch: int) -> Pauses:
     half = epoch & 1

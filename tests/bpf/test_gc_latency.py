@@ -267,9 +267,12 @@ class KnownTest(LatencyTest):
                 self.assertLessEqual(event["pause_ns"], wall * 1000 + 1000)
 
     def agree(self, own, seen):
-        for of in (sum, max):
-            self.assertLess(abs(of(seen) / of(own) - 1), SLACK,
-                            (of, of(seen), of(own)))
+        self.assertLess(abs(sum(seen) / sum(own) - 1), SLACK)
+        # an interrupt beside the probes makes a pause of the program's longer
+        longest = sorted(zip(own, seen))[-3:]
+        self.assertLess(min(abs(s / o - 1) for o, s in longest), SLACK,
+                        longest)
+        self.assertLessEqual(max(seen), max(own) * (1 + SLACK))
 
     def check_phases(self, program, events):
         """All of a pause is in a phase or in a finalizer."""
@@ -363,6 +366,15 @@ class OtherModesTest(LatencyTest):
         self.assertRegex(tool.stdout, r"entries: .*asked %d " % N_STEPS)
         self.assertIn("%d pauses" % (N_STEPS + N_FULL), tool.stderr)
 
+    def test_descendants(self):
+        program, = self.start(("luajit2",), modes=(False,), parts="k")
+        with Tool(self.temp, "-p", os.getpid(), "--tree", "-j") as tool:
+            program.work()
+        self.assertEqual(tool.status, 0, tool.stderr)
+        total, = tool.objects("interval")
+        self.assertEqual(total["entries"],
+                         {"asked": N_STEPS, "full": N_FULL})
+
     def test_pauses_of_a_length(self):
         program, = self.start(("luajit2",), modes=(False,), parts="k")
         tool = self.measure([program], "-M", "1")
@@ -411,15 +423,15 @@ class OtherModesTest(LatencyTest):
                          r"0 lost\n")
 
     def test_samples_agree_with_the_program(self):
-        program, = self.start(("luajit2",), modes=(False,), parts="k" * 5)
+        program, = self.start(("luajit2",), modes=(False,), parts="ka" * 4)
         tool = self.measure([program], "--sample", "499", "-j")
         samples, = tool.objects("samples")
         spent = sum(c for _k, _w, c in program.pauses)
-        self.assertGreater(samples["known"], 50)
+        self.assertGreater(samples["known"], 20)
         self.assertGreater(samples["gc"], 0)
         self.assertGreater(spent, 0)
         self.assertLessEqual(samples["gc"], samples["known"])
-        # 5 parts k: nearly all the program does is to collect
+        # nearly all the program does is to collect
         self.assertGreater(samples["gc_share"] + samples["gc_share_error"],
                            0.5)
 
