@@ -63,12 +63,16 @@ static bool is_head(struct lb_proof_run *run, uint64_t addr,
 	return true;
 }
 
-static bool is_zero(struct lb_proof_run *run, uint64_t addr)
+/* No area yet; or no more: a flush leaves the rest as it was. */
+static bool is_empty(struct lb_proof_run *run, uint64_t addr)
 {
 	uint64_t head[4];
 
-	return lb_proof_read(run, addr, head, sizeof(head)) && !head[0] &&
-	       !head[1] && !head[2];
+	if (!lb_proof_read(run, addr, head, sizeof(head)) || head[0])
+		return false;
+	return (!head[1] && !head[2]) ||
+	       (is_area(AREA_ALIGN, head[3]) && head[2] && head[2] <= head[1] &&
+		head[1] - head[2] <= head[3]);
 }
 
 static void find_areas(struct lb_proof_run *run, uint64_t j,
@@ -113,8 +117,8 @@ static void check_areas(struct lb_proof_run *run, uint64_t j,
 		return;
 	}
 	if (!held && off->j_szmcarea == off->j_mcarea + 24 &&
-	    is_zero(run, j + off->j_mcarea))
-		return; /* none, yet */
+	    is_empty(run, j + off->j_mcarea))
+		return;
 	lb_proof_note(run, LB_CHECK_MCODE, held, "the list of areas is none",
 		      j);
 }
@@ -406,8 +410,12 @@ static bool check_trace(struct lb_proof_run *run, struct trace *trace,
 	return lb_proof_note(run, LB_CHECK_TRACE, !why, why, trace->addr);
 }
 
-static void check_traces(struct lb_proof_run *run, uint64_t list, uint32_t n,
-			 const struct areas *areas)
+/*
+ * @j: jit_State, which begins with the trace that is being recorded. Until it
+ * is whole the list refers to that one.
+ */
+static void check_traces(struct lb_proof_run *run, uint64_t j, uint64_t list,
+			 uint32_t n, const struct areas *areas)
 {
 	struct trace traces[TRACES_SEEN];
 	uint32_t ref = run->off.gc64 ? 8 : 4;
@@ -420,7 +428,8 @@ static void check_traces(struct lb_proof_run *run, uint64_t list, uint32_t n,
 		trace->addr = lb_proof_ref(run, list + (uint64_t)i * ref);
 		trace->number = i;
 		trace->n_traces = n;
-		if (trace->addr && check_trace(run, trace, areas, &header_size))
+		if (trace->addr && trace->addr != j &&
+		    check_trace(run, trace, areas, &header_size))
 			n_seen++;
 	}
 	if (!has_snapshots(run)) {
@@ -459,7 +468,7 @@ void lb_proof_traces(struct lb_proof_run *run)
 			   n && n <= TRACES_MAX && first_free <= n,
 			   "it has a list of traces without a size", j))
 		return;
-	check_traces(run, list, n, &areas);
+	check_traces(run, j, list, n, &areas);
 	/* a list without traces proves nothing */
 	if (run->held[LB_CHECK_TRACE] == 1)
 		run->held[LB_CHECK_TRACE] = 0;

@@ -340,7 +340,8 @@ static bool writes_a(const struct lj_offsets *off, unsigned int op)
 	       op == off->bc_istc + 1 ||
 	       in_range(op, off->bc_mov, off->bc_knil) ||
 	       in_range(op, off->bc_fnew, off->bc_gset) ||
-	       in_range(op, off->bc_tgetv, off->bc_tsetv);
+	       in_range(op, off->bc_tgetv, off->bc_tsetv) ||
+	       in_range(op, off->bc_jmp + 1, off->bc_funcf); /* BNOT to BSAR */
 }
 
 /* Does it use or write slots from A on? */
