@@ -74,7 +74,8 @@ def targets(temp):
 class Program:
     """gc_known.lua in one LuaJIT, and what it says of itself."""
 
-    def __init__(self, name, command, libraries, jit, parts="katn"):
+    def __init__(self, name, command, libraries, jit, parts="katn",
+                 script=PROGRAM):
         self.name = "%s %s" % (name, "jit" if jit else "-joff")
         self.jit = jit
         env = dict(os.environ, LC_ALL="C", LB_PARTS=parts)
@@ -85,7 +86,7 @@ class Program:
         if libraries:
             env["LD_LIBRARY_PATH"] = libraries
         self.process = subprocess.Popen(
-            [*command, PROGRAM], env=env, text=True, stdin=subprocess.PIPE,
+            [*command, script], env=env, text=True, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE)
         self.pid = self.process.pid
         self.pauses, self.said = [], {}
