@@ -171,7 +171,7 @@ int lb_session_new(lb_log_fn log, void *log_arg,
 	session->log_arg = log_arg;
 	if (lb_objects_new(&session->objects) ||
 	    lb_stacks_new(&session->stacks) ||
-	    lb_traces_new(&session->traces)) {
+	    lb_traces_new(NULL, &session->traces)) {
 		lb_session_free(session);
 		return -ENOMEM;
 	}

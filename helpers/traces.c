@@ -8,12 +8,15 @@
 
 #include "traces.h"
 
-#define TRACES_MAX  (1U << 17)
-#define BYTES_MAX   (64U << 20) /* of maps */
 #define WAITING_MAX 4096
-#define RATE	    2000 /* copies a second */
-#define BURST	    1000
 #define READ_BUDGET 20000 /* reads for one trace */
+
+static const struct lb_traces_bounds usual_bounds = {
+	.traces = 1U << 17,
+	.bytes = 64U << 20,
+	.rate = 2000,
+	.burst = 1000,
+};
 
 struct entry {
 	struct lb_subject *subject;
@@ -38,6 +41,7 @@ struct funcs_of {
 struct place;
 
 struct lb_traces {
+	struct lb_traces_bounds bounds;
 	struct entry *entries;
 	size_t n, room;
 	uint32_t *slots; /* 1 + index in entries; 0 is empty */
@@ -54,13 +58,15 @@ struct lb_traces {
 	char text[512];
 };
 
-int lb_traces_new(struct lb_traces **traces_ret)
+int lb_traces_new(const struct lb_traces_bounds *bounds,
+		  struct lb_traces **traces_ret)
 {
 	struct lb_traces *traces = calloc(1, sizeof(*traces));
 
 	if (!traces)
 		return -ENOMEM;
-	traces->tokens = BURST;
+	traces->bounds = bounds ? *bounds : usual_bounds;
+	traces->tokens = traces->bounds.burst;
 	*traces_ret = traces;
 	return 0;
 }
@@ -144,7 +150,7 @@ static int make_room(struct lb_traces *traces)
 static void add_entry(struct lb_traces *traces, const struct lb_trace_key *key,
 		      uint32_t id, struct lb_tracemap *map)
 {
-	if (traces->n == TRACES_MAX || make_room(traces)) {
+	if (traces->n == traces->bounds.traces || make_room(traces)) {
 		lb_tracemap_free(map);
 		return;
 	}
@@ -213,6 +219,12 @@ static void tell_names(struct lb_names *names, const struct lb_tracemap *map)
 	}
 }
 
+static bool is_full(const struct lb_traces *traces)
+{
+	return traces->n == traces->bounds.traces ||
+	       traces->bytes >= traces->bounds.bytes;
+}
+
 /* The map of a trace, if it was the same from the first read to the last. */
 static struct lb_tracemap *copy_trace(struct lb_traces *traces,
 				      const struct lb_trace_key *key,
@@ -224,7 +236,7 @@ static struct lb_tracemap *copy_trace(struct lb_traces *traces,
 	struct lb_trace trace;
 	uint32_t no = key->no;
 
-	if (!funcs || traces->bytes > BYTES_MAX || !target_of(key, &target))
+	if (!funcs || is_full(traces) || !target_of(key, &target))
 		return NULL;
 	if (!key->id && lb_trace_find(&target, key->g_addr, key->pc, &no))
 		return NULL;
@@ -271,13 +283,14 @@ static bool take_token(struct lb_traces *traces)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	uint64_t now = ts.tv_sec * 1000000000ULL + ts.tv_nsec;
-	uint64_t more = (now - traces->tokens_ns) / (1000000000 / RATE);
+	uint64_t more =
+		(now - traces->tokens_ns) / (1000000000 / traces->bounds.rate);
 
 	if (more) {
 		traces->tokens_ns = now;
-		traces->tokens = more + traces->tokens < BURST
+		traces->tokens = more + traces->tokens < traces->bounds.burst
 					 ? more + traces->tokens
-					 : BURST;
+					 : traces->bounds.burst;
 	}
 	if (!traces->tokens)
 		return false;

@@ -21,7 +21,20 @@ struct lb_trace_key {
 	uint64_t pc;
 };
 
-int lb_traces_new(struct lb_traces **traces_ret);
+struct lb_traces_bounds {
+	size_t traces; /* gone ones count, too */
+	size_t bytes;  /* of maps; the last of them may go over it */
+	uint32_t rate; /* copies a second, not 0 */
+	uint32_t burst;
+};
+
+/**
+ * lb_traces_new() - an empty store
+ * @bounds: NULL for the usual ones
+ * Return: 0, -ENOMEM.
+ */
+int lb_traces_new(const struct lb_traces_bounds *bounds,
+		  struct lb_traces **traces_ret);
 void lb_traces_free(struct lb_traces *traces);
 /**
  * lb_traces_want() - a sample fell into this trace: copy it if it is new
@@ -35,7 +48,7 @@ void lb_traces_poll(struct lb_traces *traces);
 /**
  * lb_traces_find() - the map of a trace
  * Without an id: the only one that ever held the pc, while it is still there.
- * Return: NULL when it was gone before it could be copied.
+ * Return: NULL when it was gone before it could be copied, or a bound was hit.
  */
 struct lb_tracemap *lb_traces_find(struct lb_traces *traces,
 				   const struct lb_trace_key *key);
