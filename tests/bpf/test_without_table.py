@@ -70,6 +70,12 @@ class WithoutTableTest(unittest.TestCase):
     def test_upstream(self):
         self.judge("upstream")
 
+    def test_texlua(self):
+        self.judge("texlua")
+
+    def test_tarantool(self):
+        self.judge("tarantool")
+
 
 if __name__ == "__main__":
     unittest.main()
