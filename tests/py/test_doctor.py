@@ -301,13 +301,13 @@ class PageTest(unittest.TestCase):
         self.assertIn("\n  cannot unwind     /lib/x.so: no .eh_frame\n", text)
 
     def test_hostile_names(self):
-        facts = nginx(vm={"file": "/tmp/\x1b[31m\nVM 9: x", "build_id": "\r"},
+        facts = nginx(vm={"file": "/opt/\x1b[31m\nVM 9: x", "build_id": "\r"},
                       comm="\x1b[2J\n")
         text = page_of(facts)
         self.assertNotIn("\x1b", text)
         self.assertNotIn("\r", text)
         self.assertNotIn("\nVM 9", text)
-        self.assertIn("VM 1: /tmp/\\x1b[31m\\nVM 9: x\n", text)
+        self.assertIn("VM 1: /opt/\\x1b[31m\\nVM 9: x\n", text)
 
     def test_sizes(self):
         for size, text in ((0, "0 bytes"), (1023, "1023 bytes"),
