@@ -103,6 +103,19 @@ def busy_cpu() -> float:
     return (sum(fields[:8]) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
 
 
+def memory_kb(pid: int, field: str) -> int:
+    """A field of /proc/PID/status in KiB, 0 once the process has ended."""
+    with open("/proc/%d/status" % pid) as file:
+        found = re.search(r"^%s:\s+(\d+) kB" % field, file.read(), re.M)
+    return int(found.group(1)) if found else 0
+
+
+def forget_peak(pid: int) -> None:
+    """Let VmHWM begin anew, at what the process has now."""
+    with open("/proc/%d/clear_refs" % pid, "w") as file:
+        file.write("5")
+
+
 CLOSING = re.compile(
     r"lua-stacks: (?P<samples>\d+) samples: (?P<complete>\d+) complete"
     r"(?: \((?P<lua>\d+) with Lua\))?, (?P<truncated>\d+) truncated, "
@@ -365,6 +378,8 @@ class Session:
         self.stderr = ""
         # CPU time of all but the programs and the tool while sampling
         self.other_seconds = 0.0
+        # memory of the tool: when it begins to sample, its peak from then on
+        self.begin_kb = self.peak_kb = 0
 
     def __enter__(self) -> "Session":
         self.dir = tempfile.mkdtemp(prefix="lb-test-")
@@ -456,6 +471,7 @@ class Session:
             # The line is printed right before the timers are set.
             time.sleep(0.3)
             busy, own = busy_cpu(), process_cpu(tool.pid)
+            self._begin_memory(tool)
             for run in runs:
                 run.go_on()
             end = time.monotonic() + 20 * seconds
@@ -475,6 +491,7 @@ class Session:
                 self.other_seconds -= process_cpu(tool.pid) - own
             if tool.poll() is None:
                 tool.send_signal(signal.SIGINT)
+            _wait_for(lambda: not self._see_memory(tool), 60)
             status = tool.wait(60)
         finally:
             if tool.poll() is None:
@@ -485,6 +502,18 @@ class Session:
             raise AssertionError("%s: status %d, stderr:\n%s" % (
                 " ".join(command), status, self.stderr))
         return _read(folded).decode("utf-8")
+
+    def _begin_memory(self, tool: subprocess.Popen) -> None:
+        if tool.poll() is None:  # compiling BPF takes more than sampling
+            forget_peak(tool.pid)
+            self.begin_kb = self.peak_kb = memory_kb(tool.pid, "VmRSS")
+
+    def _see_memory(self, tool: subprocess.Popen) -> bool:
+        """Its peak so far; False when it has ended."""
+        if tool.poll() is not None:
+            return False
+        self.peak_kb = max(self.peak_kb, memory_kb(tool.pid, "VmHWM"))
+        return True
 
 
 def _read(path: str) -> bytes:
