@@ -39,6 +39,7 @@ TRACES = re.compile(r"lua-stacks: (\d+) in traces: (\d+) exact, (\d+) coarse, "
 
 
 CHURN = graphs.Program("tracechurn", graphs.CLI, "", script="tracechurn.lua")
+C_CALLEE = graphs.Program("ccallee", graphs.CLI, "", script="ccallee.lua")
 
 
 def function_of(frame):
@@ -151,6 +152,43 @@ class TracesTest(unittest.TestCase):
             lines = [int(n) for n in re.findall(r"@piece\d+:(\d+)", stack)]
             lines = [n for n in lines if n]  # not the main chunk
             self.assertIn(lines, ([], [9], [9, 5], [9, 5, 1]), stack)
+
+    def test_below_c(self):
+        """Samples in C functions that a trace calls have the inlined frame:
+        it is found by a return address, not by a pc."""
+        reason = harness.build_skip_reason("luajit2")
+        if reason:
+            self.skipTest(reason)
+        with harness.Session() as session:
+            run = session.start(C_CALLEE)
+            session.sample([run], SECONDS / 2)
+            stderr = session.stderr
+        found = TRACES.search(stderr)
+        self.assertTrue(found, stderr)
+        in_traces, exact, _, gone = map(int, found.groups())
+        self.judge_below_c(run, "case_ffi", "through_ffi")
+        in_libm = self.judge_below_c(run, "case_libm", "through_libm")
+        # those through the FFI show the right frame, but are coarse
+        self.assertGreater(exact, 0.9 * in_libm, stderr)
+        self.assertLessEqual(gone, 0.01 * in_traces, stderr)
+
+    def judge_below_c(self, run, case, callee):
+        """Of the samples in C functions that the compiled code of a case
+        calls, nearly all are in the function that it has inlined."""
+        inlined = total = 0
+        for stack, count in run.stacks.items():
+            frames = stack.split(";")
+            names = [function_of(frame) for frame in frames]
+            lua = max((i for i, frame in enumerate(frames)
+                       if frame.endswith(("_[j]", "_[i]"))), default=-1)
+            below = frames[lua + 1:lua + 2]
+            if case not in names or not below or below[0].endswith("_[k]"):
+                continue
+            total += count
+            inlined += count if names[lua] == callee else 0
+        self.assertGreater(total, 30, run.report())
+        self.assertGreater(inlined, 0.95 * total - 2, (case, inlined, total))
+        return inlined
 
     def states(self, name):
         with harness.Session() as session:
