@@ -23,11 +23,14 @@ struct gc_proc {
 	struct lb_proc *proc;
 	struct lb_gc_proc entry;
 	const struct lb_gc_file *files[LB_VMS_MAX];
-	int file_fds[LB_VMS_MAX]; /* open until the probes are set */
+	int file_fds[LB_VMS_MAX];  /* open until the probes are set */
+	uint64_t inos[LB_VMS_MAX]; /* of the mappings */
+	uint64_t vdso_addr;	   /* another one after an exec; 0: none */
 	int *probe_fds;
 	size_t n_probes;
 	bool attached;
 	bool gone;
+	const char *end; /* what became of it, until that is told */
 };
 
 struct lb_gc {
@@ -35,6 +38,7 @@ struct lb_gc {
 	size_t n_procs;
 	struct lb_gc_file **files;
 	size_t n_files;
+	int procs_fd; /* the caller's; -1 before probes are set */
 	char error[512];
 };
 
@@ -55,6 +59,7 @@ int lb_gc_new(struct lb_gc **gc_ret)
 
 	if (!gc)
 		return -ENOMEM;
+	gc->procs_fd = -1;
 	*gc_ret = gc;
 	return 0;
 }
@@ -68,10 +73,16 @@ static void close_files(struct gc_proc *proc)
 	}
 }
 
-static void proc_fini(struct gc_proc *proc)
+static void close_probes(struct gc_proc *proc)
 {
 	for (size_t i = 0; i < proc->n_probes; i++)
 		close(proc->probe_fds[i]);
+	proc->n_probes = 0;
+}
+
+static void proc_fini(struct gc_proc *proc)
+{
+	close_probes(proc);
 	free(proc->probe_fds);
 	close_files(proc);
 	lb_proc_free(proc->proc);
@@ -313,6 +324,7 @@ static int add_map(struct lb_gc *gc, struct gc_proc *proc,
 	entry->vms[entry->n_vms] = describe(file);
 	find_text(maps, n, map, &entry->vms[entry->n_vms]);
 	proc->files[entry->n_vms] = file;
+	proc->inos[entry->n_vms] = map->ino;
 	proc->file_fds[entry->n_vms++] = fd;
 	fd = -1;
 	return 0;
@@ -338,6 +350,17 @@ static int find_vms(struct lb_gc *gc, struct gc_proc *proc)
 			    "PID %d: no LuaJIT in it: none of its %zu mapped "
 			    "files of code holds the VM",
 			    lb_proc_pid(proc->proc), n_exec);
+	return 0;
+}
+
+static uint64_t vdso_of(const struct lb_proc *proc)
+{
+	const struct lb_proc_map *maps;
+	size_t n = lb_proc_maps(proc, &maps);
+
+	for (size_t i = 0; i < n; i++)
+		if (maps[i].kind == LB_MAP_VDSO)
+			return maps[i].start;
 	return 0;
 }
 
@@ -380,6 +403,7 @@ int lb_gc_add_pid(struct lb_gc *gc, int pid)
 		proc_fini(&proc);
 		return refuse(gc, pid, err);
 	}
+	proc.vdso_addr = vdso_of(proc.proc);
 	gc->procs[gc->n_procs++] = proc;
 	return 0;
 }
@@ -433,20 +457,75 @@ static int attach_proc(struct gc_proc *proc, int procs_fd, const int *prog_fds,
 	return err;
 }
 
-static bool is_gone(struct gc_proc *proc)
+/* Is the code of all its VMs where it was? */
+static bool has_vms(const struct gc_proc *proc)
 {
-	bool changed;
+	for (size_t i = 0; i < proc->entry.n_vms; i++) {
+		const struct lb_proc_map *map =
+			lb_proc_map_at(proc->proc, proc->entry.vms[i].text_lo);
 
-	if (!proc->gone && lb_proc_refresh(proc->proc, &changed) == -ESRCH) {
-		proc->gone = true;
-		lb_proc_gone(proc->proc);
+		if (!map || !map->exec || map->ino != proc->inos[i])
+			return false;
 	}
-	return proc->gone;
+	return true;
+}
+
+/* Behind a main thread that has ended there may be others; then maps is empty,
+ * as it is of a process that nobody has waited for yet. */
+static bool has_threads(pid_t pid)
+{
+	char path[32];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	return !stat(path, &st) && st.st_nlink > 3; /* ., .., the main thread */
+}
+
+/* Why a process cannot be measured any longer; NULL: it can. */
+static const char *find_end(struct gc_proc *proc)
+{
+	const struct lb_proc_map *maps;
+	bool changed;
+	int err = lb_proc_refresh(proc->proc, &changed);
+
+	if (!err && !lb_proc_maps(proc->proc, &maps) &&
+	    !has_threads(lb_proc_pid(proc->proc)))
+		err = -ESRCH;
+	if (err)
+		return err == -ESRCH ? "has exited" : NULL;
+	if (!lb_proc_maps(proc->proc, &maps))
+		return NULL;
+	if (vdso_of(proc->proc) != proc->vdso_addr)
+		return "has executed another program, which is not measured: "
+		       "start again to measure it";
+	if (!has_vms(proc))
+		return "has unloaded a LuaJIT and is not measured any longer: "
+		       "start again to measure it";
+	return NULL;
+}
+
+static bool is_gone(struct lb_gc *gc, struct gc_proc *proc)
+{
+	uint32_t tgid = (uint32_t)lb_proc_pid(proc->proc);
+
+	if (proc->gone)
+		return true;
+	proc->end = find_end(proc);
+	if (!proc->end)
+		return false;
+	proc->gone = true;
+	close_probes(proc);
+	close_files(proc);
+	if (gc->procs_fd >= 0)
+		bpf_map_delete_elem(gc->procs_fd, &tgid);
+	lb_proc_gone(proc->proc);
+	return true;
 }
 
 int lb_gc_attach(struct lb_gc *gc, int procs_fd, const int *prog_fds, size_t n)
 {
 	gc->error[0] = 0;
+	gc->procs_fd = procs_fd;
 	for (size_t i = 0; i < gc->n_procs; i++) {
 		struct gc_proc *proc = &gc->procs[i];
 		int err;
@@ -454,7 +533,7 @@ int lb_gc_attach(struct lb_gc *gc, int procs_fd, const int *prog_fds, size_t n)
 		if (proc->attached || proc->gone)
 			continue;
 		err = attach_proc(proc, procs_fd, prog_fds, n);
-		if (err == -ESRCH || (err && is_gone(proc)))
+		if (err == -ESRCH || (err && is_gone(gc, proc)))
 			continue;
 		if (err)
 			return fail(gc, err,
@@ -469,8 +548,23 @@ size_t lb_gc_alive(struct lb_gc *gc)
 	size_t n = 0;
 
 	for (size_t i = 0; i < gc->n_procs; i++)
-		n += !is_gone(&gc->procs[i]);
+		n += !is_gone(gc, &gc->procs[i]);
 	return n;
+}
+
+int lb_gc_next_end(struct lb_gc *gc)
+{
+	for (size_t i = 0; i < gc->n_procs; i++) {
+		struct gc_proc *proc = &gc->procs[i];
+
+		if (!is_gone(gc, proc) || !proc->end)
+			continue;
+		snprintf(gc->error, sizeof(gc->error), "PID %d %s",
+			 lb_proc_pid(proc->proc), proc->end);
+		proc->end = NULL;
+		return lb_proc_pid(proc->proc);
+	}
+	return 0;
 }
 
 bool lb_gc_exact_phases(const struct lb_gc *gc)

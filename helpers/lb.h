@@ -254,8 +254,15 @@ LB_API int lb_gc_add_pid(struct lb_gc *gc, int pid);
  */
 LB_API int lb_gc_attach(struct lb_gc *gc, int procs_fd, const int *prog_fds,
 			size_t n);
-/** Processes that have not exited, as far as is known. */
+/** Processes that are measured: not those that ended, or executed another
+ * program, as far as is known. */
 LB_API size_t lb_gc_alive(struct lb_gc *gc);
+/**
+ * lb_gc_next_end() - a process that is not measured any longer
+ * Each is told of once, lb_gc_error() says what became of it.
+ * Return: its PID, 0: no more.
+ */
+LB_API int lb_gc_next_end(struct lb_gc *gc);
 /** Do all VMs show each change of phase? */
 LB_API bool lb_gc_exact_phases(const struct lb_gc *gc);
 

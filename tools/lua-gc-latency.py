@@ -143,10 +143,11 @@ class Run:
             if now - ticked >= _TICK_S:
                 ticked = now
                 self.meter.warn_once()
+                self.targets.tell_ends()
                 if self.targets.add_tree():
                     self.meter.follow()
                 if not self.targets.is_open() and not self.collector.alive():
-                    cli.message("all processes have exited")
+                    cli.message("no process is left")
                     return False
         return False
 
@@ -240,6 +241,7 @@ class Run:
             turns -= 1
             if not goes_on or not turns:
                 break
+        self.targets.tell_ends()
         if once:
             self.take_events()
             self.take_events()

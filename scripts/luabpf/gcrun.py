@@ -106,6 +106,11 @@ class Targets:
         self._base = dict(self._cpu)
         return total
 
+    def tell_ends(self) -> None:
+        """Say which processes are not measured any longer, and why."""
+        for text in self._collector.ends():
+            cli.message(text)
+
     def is_open(self) -> bool:
         """Whether processes may come later."""
         return self._tree

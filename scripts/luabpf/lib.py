@@ -245,6 +245,7 @@ FUNCTIONS: Dict[str, Tuple[object, List[object]]] = {
     "lb_gc_attach": (_INT, [_PTR, _INT, ctypes.POINTER(_INT),
                             ctypes.c_size_t]),
     "lb_gc_alive": (ctypes.c_size_t, [_PTR]),
+    "lb_gc_next_end": (_INT, [_PTR]),
     "lb_gc_exact_phases": (ctypes.c_bool, [_PTR]),
     "lb_gc_read": (_INT, [_PTR, _INT, ctypes.c_uint, ctypes.c_uint64,
                           ctypes.POINTER(_Figures)]),
@@ -567,8 +568,15 @@ class Collector:
             self._handle, procs_fd, fds if programs else None, len(programs)))
 
     def alive(self) -> int:
-        """Processes that have not exited."""
+        """Processes that are measured and have not ended."""
         return int(self._lib.lb_gc_alive(self._handle))
+
+    def ends(self) -> List[str]:
+        """What became of processes that ended since the last call."""
+        found = []
+        while self._lib.lb_gc_next_end(self._handle):
+            found.append(_text(self._lib.lb_gc_error(self._handle)))
+        return found
 
     def exact_phases(self) -> bool:
         """Whether each change of phase is seen in all VMs."""

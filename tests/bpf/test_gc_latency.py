@@ -29,6 +29,14 @@ SLACK = 0.05
 ALONE_US = 50  # wall clock beside CPU time: nobody else ran
 N_ALONE = 10
 
+EXEC = """
+local ffi = require("ffi")
+ffi.cdef("int execlp(const char *, const char *, ...);")
+print("ready") io.stdout:flush()
+io.read("*l")
+ffi.C.execlp("sleep", "sleep", "%d", nil)
+""" % SECONDS
+
 
 def library_dir(temp):
     """A folder in which LuaTeX's LuaJIT has the name that hosts ask for."""
@@ -474,7 +482,31 @@ class RefusalTest(LatencyTest):
             self.assertEqual(tool.process.wait(SECONDS), 0)
         total, = tool.objects("interval")
         self.assertGreaterEqual(total["count"], N_STEPS + N_FULL)
-        self.assertIn("all processes have exited", tool.stderr)
+        self.assertIn("PID %d has exited\n" % program.pid, tool.stderr)
+        self.assertIn("no process is left", tool.stderr)
+
+    def test_the_target_may_execute_another_program(self):
+        program, = self.start(("luajit2",), modes=(True,), parts="k")
+        shell = subprocess.Popen(
+            ["luajit", "-e", EXEC], text=True, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE)
+        try:
+            self.assertEqual(shell.stdout.readline(), "ready\n")
+            with Tool(self.temp, "-p", "%d,%d" % (program.pid, shell.pid),
+                      "-j") as tool:
+                shell.stdin.write("\n")
+                shell.stdin.flush()
+                hosts.wait_for(lambda: "PID %d has executed another program"
+                               % shell.pid in tool.stderr, "a word of it")
+                program.work()
+        finally:
+            shell.kill()
+            shell.communicate()
+        self.assertEqual(tool.status, 0, tool.stderr)
+        self.assertNotIn("no process is left", tool.stderr)
+        # of the program that goes on, and none of the one that was executed
+        total, = tool.objects("interval")
+        self.assertEqual(total["entries"], {"asked": N_STEPS, "full": N_FULL})
 
 
 if __name__ == "__main__":

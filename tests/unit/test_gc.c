@@ -91,8 +91,13 @@ static void test_processes(void)
 	/* no map there: nothing may be attached, and it says so */
 	CHECK_INT(lb_gc_attach(gc, -1, NULL, 0), -EBADF);
 	CHECK(strstr(lb_gc_error(gc), "refused"));
-	lb_gc_free(gc);
+	CHECK_INT(lb_gc_next_end(gc), 0);
 	dlclose(lib);
+	CHECK_INT(lb_gc_next_end(gc), pid);
+	CHECK(strstr(lb_gc_error(gc), "has unloaded a LuaJIT"));
+	CHECK_INT(lb_gc_next_end(gc), 0);
+	CHECK_INT(lb_gc_alive(gc), 0);
+	lb_gc_free(gc);
 }
 
 int main(void)
