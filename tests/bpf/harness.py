@@ -223,9 +223,10 @@ class Run:
         os.kill(self.pid, signal.SIGCONT)
         begin = process_cpu(self.pid)
         # warm up: traces, and the size of the heap
-        _wait_for(lambda: process_cpu(self.pid) - begin > 0.5, 30)
+        warm = self.program.warm
+        _wait_for(lambda: process_cpu(self.pid) - begin > warm, 60)
         before = parse_truth(self.text())
-        _wait_for(lambda: process_cpu(self.pid) - begin > 0.5 + seconds, 30)
+        _wait_for(lambda: process_cpu(self.pid) - begin > warm + seconds, 60)
         for key, value in parse_truth(self.text()).items():
             self.truth[key] = self.truth.get(key, 0) + \
                 value - before.get(key, 0)
