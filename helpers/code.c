@@ -686,7 +686,9 @@ bool lb_code_is_load(const struct lb_code *code, uint16_t node, uint16_t base)
 
 struct lb_ops lb_ops_all(const struct lb_code *code)
 {
-	return (struct lb_ops){ code->ops, code->ops + code->n_ops };
+	/* without operations there is no array, either */
+	return (struct lb_ops){ code->ops, code->n_ops ? code->ops + code->n_ops
+						       : code->ops };
 }
 
 struct lb_ops lb_ops_behind(const struct lb_ops *ops, const struct lb_op *op,
